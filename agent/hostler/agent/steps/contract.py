@@ -1,0 +1,130 @@
+"""What every step kind offers: plan, apply, probe (design §5).
+
+    plan(view)     what would change; touches nothing
+    apply(context) makes it so; idempotent, cancellable, reports progress
+    probe(view)    the truth after a crash: done, not done, or ambiguous
+
+A kind is a module-level object `KIND` in `hostler.agent.steps.<kind with dots as underscores>`.
+It keeps no state of its own: what must survive a restart goes through `save_checkpoint`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from hostler.agent.host.host import Host
+from hostler.base.clock import Deadline
+from hostler.base.digest import digest_of
+from hostler.catalog.command_profile import CommandProfile
+from hostler.wire.task import Policy
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing a step would do.
+
+    Attributes:
+        action: create, replace, keep, fetch, run, check, ...
+        target: path, URL, command line, check name.
+        detail: unified diff, byte count, or a sentence.
+        bytes: what would be transferred, 0 otherwise.
+    """
+
+    action: str
+    target: str
+    detail: str = ""
+    bytes: int = 0
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a step would change. Equal plans have equal digests; approval is given to the digest."""
+
+    changes: tuple[Change, ...]
+
+    def digest(self) -> str:
+        return digest_of(msgspec.to_builtins(self))
+
+
+class FileState(msgspec.Struct, frozen=True, kw_only=True):
+    """A file before or after a step, for the receipt."""
+
+    path: str
+    sha256: str = ""
+    size_bytes: int = 0
+    mode: str = ""
+    exists: bool = True
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step did, when it succeeded. Failure is an exception (`StepFailed` and others).
+
+    Attributes:
+        outputs: plain JSON values that later steps may bind, by name.
+        argv_digest, exit_status: for kinds that run a command.
+        files_before, files_after: what the step touched.
+    """
+
+    outputs: dict[str, Any] = {}
+    changed: bool = True
+    argv_digest: str = ""
+    exit_status: int | None = None
+    files_before: tuple[FileState, ...] = ()
+    files_after: tuple[FileState, ...] = ()
+
+
+class Truth(StrEnum):
+    DONE = "done"
+    NOT_DONE = "not_done"
+    AMBIGUOUS = "ambiguous"
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """`outcome` is set when the truth is DONE; `error_code` when it is known to have failed."""
+
+    truth: Truth
+    outcome: Outcome | None = None
+    error_code: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class StepView:
+    """What plan and probe may see. Times are milliseconds, paths are as the task names them."""
+
+    host: Host
+    params: Any
+    task_id: str
+    step_id: str
+    step_index: int
+    attempt_number: int
+    policy: Policy
+    allowed_sources: tuple[str, ...] | None = None  # of the definition; the policy's stand in `policy`
+    command: CommandProfile | None = None
+    checkpoint: dict[str, Any] = field(default_factory=dict)
+    artifact_keys: tuple[bytes, ...] = ()  # SPKI DER of keys that may sign artifacts
+
+
+@dataclass(frozen=True)
+class StepContext(StepView):
+    """What apply may use besides."""
+
+    deadline: Deadline = field(kw_only=True)
+    cancelled: asyncio.Event = field(kw_only=True)
+    progress: Callable[[int, int, str], None] = field(kw_only=True)  # done, total (0 unknown), unit
+    log: Callable[[str, str], None] = field(kw_only=True)  # stream (stdout, stderr, agent), line
+    save_checkpoint: Callable[[dict[str, Any]], Awaitable[None]] = field(kw_only=True)
+
+
+class StepKind(Protocol):
+    """Errors are `HostlerError`s; anything else ends the task as `internal_error`."""
+
+    name: str
+
+    async def plan(self, view: StepView) -> Plan: ...
+
+    async def apply(self, context: StepContext) -> Outcome: ...
+
+    async def probe(self, view: StepView) -> Probe: ...

@@ -1,0 +1,22 @@
+"""Kind name to module. Modules load on first use: an idle agent carries none of them."""
+
+from importlib import import_module
+
+from hostler.agent.steps.contract import StepKind
+from hostler.base.errors import error
+
+MODULES: dict[str, str] = {
+    "artifact.pull_blob": "hostler.agent.steps.artifact_pull_blob",
+    "artifact.verify": "hostler.agent.steps.artifact_verify",
+    "file.render": "hostler.agent.steps.file_render",
+    "command.exec_allowlisted": "hostler.agent.steps.command_exec_allowlisted",
+    "health.check": "hostler.agent.steps.health_check",
+}
+
+
+def step_kind(name: str) -> StepKind:
+    """Raises `unknown_step_kind`: an unknown kind is refused, never skipped (SK-18)."""
+    if name not in MODULES:
+        raise error("unknown_step_kind", f"this agent has no step kind {name!r}")
+    kind: StepKind = import_module(MODULES[name]).KIND
+    return kind

@@ -1,0 +1,102 @@
+"""What a command prints: a table for people, JSON for programs, one sentence for what went wrong."""
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from hostler.base.errors import HostlerError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EXIT_REFUSED, EXIT_USAGE, EXIT_UNREACHABLE = 1, 2, 3
+_USAGE_CODES = {"invalid_config", "invalid_yaml"}
+
+
+def output_option(function: F) -> F:
+    """Adds `--output text|json` to a command."""
+    option = click.option(
+        "--output",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="text for people, json for programs",
+    )
+    return option(function)
+
+
+def print_json(value: Any) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Aligned columns; on a terminal with colours, in a pipe as plain text."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(soft_wrap=not sys.stdout.isatty())
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        grid.add_column(heading, no_wrap=True)
+    for row in rows:
+        grid.add_row(*(styled(cell) for cell in row))
+    console.print(grid)
+
+
+_STYLES = {
+    "succeeded": "green",
+    "connected": "green",
+    "active": "green",
+    "planned": "green",
+    "failed": "red",
+    "refused": "red",
+    "revoked": "red",
+    "lost": "red",
+    "canceled": "yellow",
+    "deprecated": "yellow",
+    "running": "cyan",
+}
+
+
+def styled(cell: Any) -> str:
+    from rich.markup import escape
+
+    text = "" if cell is None else str(cell)
+    style = _STYLES.get(text)
+    return f"[{style}]{text}[/{style}]" if style else escape(text)
+
+
+def print_error(err: HostlerError, output: str) -> None:
+    """One sentence, its code, and what to do, on standard error."""
+    if output == "json":
+        document = {"error_code": err.code, "detail": err.message, "hint": err.hint, "pointer": err.pointer}
+        click.echo(msgspec.json.encode(document | err.ids).decode(), err=True)
+        return
+    click.echo(f"{click.style('error', fg='red')}: {err.message} [{err.code}]", err=True)
+    if err.hint:
+        click.echo(f"  {err.hint}", err=True)
+    if err.ids.get("correlation_id"):
+        click.echo(f"  correlation id {err.ids['correlation_id']}", err=True)
+
+
+def exit_code(err: HostlerError) -> int:
+    if err.code in {"controller_unreachable", "store_unavailable"}:
+        return EXIT_UNREACHABLE
+    return EXIT_USAGE if err.code in _USAGE_CODES else EXIT_REFUSED
+
+
+def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Turns a `HostlerError` into its sentence and exit code. Every command wears it."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except HostlerError as err:
+            print_error(err, kwargs.get("output", "text"))
+            sys.exit(exit_code(err))
+
+    return run

@@ -1,0 +1,1 @@
+"""The control plane: decides, signs, remembers. It never opens a connection to a node."""

@@ -1,0 +1,215 @@
+"""Everything that can change the control plane's state, as frozen data.
+
+A command is made at an edge (HTTP, RPC, a loop), executed by `control.engine` in one transaction, and
+answered with the result named in its docstring or with a `HostlerError`.
+"""
+
+from typing import Any
+
+import msgspec
+
+from hostler.wire.node import Hello
+from hostler.wire.report import Report
+from hostler.wire.task import TaskMode
+
+
+class Actor(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks. `node` actors speak over mTLS, `user` actors with a bearer token."""
+
+    kind: str  # user | node | system
+    name: str
+    role: str = ""  # platform_admin, tenant_admin, project_admin, project_member, project_viewer
+    org_id: str = ""
+    project_id: str = ""
+
+
+class TargetSelector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which nodes: by id or name, or by labels that all must match. Frozen to node ids at submit.
+
+    Attributes:
+        replicas: tasks per selected node.
+    """
+
+    nodes: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
+    replicas: int = 1
+
+
+class SubmitOperation(msgspec.Struct, frozen=True, kw_only=True):
+    """→ `OperationCreated`."""
+
+    actor: Actor
+    org_id: str
+    project_id: str
+    operation_type: str
+    version: str
+    inputs: dict[str, Any]
+    target_selector: TargetSelector
+    idempotency_key: str
+    correlation_id: str
+    traceparent: str = ""
+    mode: TaskMode = TaskMode.APPLY
+    approved_plans: dict[str, str] = {}  # node_id -> plan digest
+    trigger_source: str = "tenant_request"
+    linked_allocation_id: str = ""
+    linked_node_id: str = ""
+
+
+class OperationCreated(msgspec.Struct, frozen=True):
+    """`created` is False when the idempotency key had been used with the same body."""
+
+    operation_id: str
+    created: bool
+
+
+class CancelOperation(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. Queued tasks end at once, running ones when their agent has confirmed (OP-17)."""
+
+    actor: Actor
+    project_id: str
+    operation_id: str
+
+
+class RetryOperation(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. A new attempt of every task that did not succeed, from its first failed step (RT-03)."""
+
+    actor: Actor
+    project_id: str
+    operation_id: str
+
+
+class RegisterCatalog(msgspec.Struct, frozen=True, kw_only=True):
+    """→ list of newly registered `type@version`. The engine verifies signatures before the kernel."""
+
+    actor: Actor
+    manifest: bytes  # DSSE JSON
+    documents: tuple[bytes, ...]
+
+
+class SetDefinitionState(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. active → deprecated → retired, never back (OP-18)."""
+
+    actor: Actor
+    ref: str
+    state: str
+
+
+class CreateEnrolmentToken(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. Only the token's hash is stored."""
+
+    actor: Actor
+    token_id: str
+    token_sha256: str
+    node_name: str
+    org_id: str
+    project_id: str
+    labels: dict[str, str]
+    expires_at_ms: int
+
+
+class EnrollNode(msgspec.Struct, frozen=True, kw_only=True):
+    """→ `NodeEnrolled`. Exactly one of two racing hosts wins; the loss is an alarm event (PK-02, I5)."""
+
+    token_id: str
+    token_sha256: str
+    public_key_spki: bytes
+    thumbprint: str
+    agent_version: str
+    labels: dict[str, str]
+    peer: str  # network address, for the alarm only
+
+
+class NodeEnrolled(msgspec.Struct, frozen=True):
+    node_id: str
+    name: str
+    org_id: str
+    project_id: str
+
+
+class RecordCertificate(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. Issued, not yet proved: old and new are both accepted until the new one is used (PK-04)."""
+
+    node_id: str
+    serial: str
+    thumbprint: str
+    not_before_ms: int
+    not_after_ms: int
+
+
+class RevokeNode(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. The node's streams are closed at once."""
+
+    actor: Actor
+    node_id: str
+
+
+class NodeHello(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. A session began."""
+
+    node_id: str
+    session_id: str
+    hello: Hello
+
+
+class NodeGone(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. A session ended; ignored when a newer session is open."""
+
+    node_id: str
+    session_id: str
+
+
+class TasksAccepted(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. The agent has these in its journal: they are not delivered again."""
+
+    node_id: str
+    task_ids: tuple[str, ...]
+
+
+class FoldReports(msgspec.Struct, frozen=True, kw_only=True):
+    """→ the highest outbox sequence that is now stored. Folded once, however often it is sent."""
+
+    node_id: str
+    reports: tuple[Report, ...]
+
+
+class ExpireTasks(msgspec.Struct, frozen=True, kw_only=True):
+    """→ number of tasks ended as `expired`: their window passed before any agent took them."""
+
+
+class CreatePrincipal(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. Only the bearer token's hash is stored."""
+
+    actor: Actor
+    name: str
+    token_sha256: str
+    role: str
+    org_id: str
+    project_id: str
+    expires_at_ms: int
+
+
+class RevokePrincipal(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None."""
+
+    actor: Actor
+    name: str
+
+
+Command = (
+    SubmitOperation
+    | CancelOperation
+    | RetryOperation
+    | RegisterCatalog
+    | SetDefinitionState
+    | CreateEnrolmentToken
+    | EnrollNode
+    | RecordCertificate
+    | RevokeNode
+    | NodeHello
+    | NodeGone
+    | TasksAccepted
+    | FoldReports
+    | ExpireTasks
+    | CreatePrincipal
+    | RevokePrincipal
+)

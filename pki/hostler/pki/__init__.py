@@ -1,0 +1,1 @@
+"""Keys, signatures, trust, certificates and receipts. No network, no database."""

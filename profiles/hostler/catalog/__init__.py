@@ -1,0 +1,1 @@
+"""Operations as data: reads, lints, diffs and signs definitions and command profiles."""

@@ -1,0 +1,59 @@
+"""Command profiles: what an allowlisted command may be (seed 004 §4.4 and §4.7; X18: the union).
+
+A profile fixes everything but the values of `${name}` placeholders, and each of those has a JSON
+Schema. A missing `run_as` means the agent's unprivileged service user, a missing `retries` means none.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from hostler.base.digest import canonical_json, sha256_hex
+from hostler.base.strict import convert
+
+
+class CommandProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`argv` is `command`, `base_args`, `allowed_args`, then `args` with placeholders filled in.
+
+    Attributes:
+        command: absolute path of the executable.
+        base_args, allowed_args: fixed arguments (`allowed_args` is seed 004 §4.7's name for them).
+        args: arguments that are either fixed or exactly `${name}`, one argument each.
+        arg_schema: JSON Schema by placeholder name.
+        env_passthrough: names copied from the agent's own environment; nothing else is set.
+        env: fixed variables.
+        run_as: user name, or "" for the agent's service user.
+        sha256: pinned digest of the executable, or "".
+        on_interrupt: what a restart does with a run whose end is unknown.
+    """
+
+    id: str
+    command: str
+    base_args: tuple[str, ...] = ()
+    allowed_args: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    arg_schema: dict[str, Any] = {}
+    env_passthrough: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    run_as: str = ""
+    working_directory: str = "/"
+    timeout_seconds: int = 60
+    retries: int = 0
+    expected_exit_codes: tuple[int, ...] = (0,)
+    capture_stdout: bool = True
+    capture_stderr: bool = True
+    max_output_bytes: int = 1_048_576
+    sha256: str = ""
+    on_interrupt: Literal["fail", "rerun"] = "fail"
+    description: str = ""
+
+    def canonical(self) -> bytes:
+        return canonical_json(msgspec.to_builtins(self))
+
+    def digest(self) -> str:
+        return sha256_hex(self.canonical())
+
+
+def command_profile_from(value: Any, what: str = "command profile") -> CommandProfile:
+    """Raises `invalid_definition` with the path of the offending value."""
+    return convert(value, CommandProfile, code="invalid_definition", what=what)

@@ -1,0 +1,65 @@
+"""Operation definitions: what can be asked, as `type@version` (seed 004 §4.1).
+
+A definition is authored as YAML, travels and is digested as canonical JSON, and is immutable once
+published. Nodes only ever see the canonical form, through the signed catalog.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from hostler.base.digest import canonical_json, sha256_hex
+from hostler.base.strict import convert
+
+BackendType = Literal["node_agent", "k8s_adapter", "slurm_adapter", "ray_adapter"]
+
+
+class StepTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One step. `params` may hold bindings: a string that is exactly `${inputs.x}` or
+    `${steps.<id>.<output>}` stands for that whole value."""
+
+    id: str
+    kind: str
+    params: dict[str, Any] = {}
+    timeout_seconds: int = 3600
+    reusable: bool = True
+    description: str = ""
+
+
+class ArtifactConstraints(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where artifacts may come from: URL prefixes; `None` leaves it to policy alone."""
+
+    allowed_sources: tuple[str, ...] | None = None
+    require_digest: bool = True
+    require_signature: bool = False
+
+
+class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The document. `inputs` is a JSON Schema (2020-12) of type object."""
+
+    type: str
+    version: str
+    backend_type: BackendType = "node_agent"
+    description: str = ""
+    inputs: dict[str, Any]
+    steps: tuple[StepTemplate, ...]
+    artifacts: ArtifactConstraints = ArtifactConstraints()
+    capabilities: dict[str, Any]
+    destructive: bool = False
+    timeout_seconds: int = 7200
+
+    @property
+    def ref(self) -> str:
+        """`type@version`."""
+        return f"{self.type}@{self.version}"
+
+    def canonical(self) -> bytes:
+        return canonical_json(msgspec.to_builtins(self))
+
+    def digest(self) -> str:
+        return sha256_hex(self.canonical())
+
+
+def definition_from(value: Any, what: str = "definition") -> Definition:
+    """Raises `invalid_definition` with the path of the offending value."""
+    return convert(value, Definition, code="invalid_definition", what=what)

@@ -1,0 +1,53 @@
+"""Time as an argument: clocks, deadlines and back-off."""
+
+import random
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time for what is signed, monotonic time for what is waited for."""
+
+    def now_ms(self) -> int:
+        """Unix time, milliseconds."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that no clock step can change."""
+        ...
+
+
+class SystemClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A point in monotonic time, immune to clock steps."""
+
+    at: float
+    clock: Clock
+
+    @classmethod
+    def after(cls, seconds: float, clock: Clock) -> "Deadline":
+        return cls(clock.monotonic() + seconds, clock)
+
+    def remaining(self) -> float:
+        """Seconds left, never negative."""
+        return max(0.0, self.at - self.clock.monotonic())
+
+    def passed(self) -> bool:
+        return self.remaining() <= 0.0
+
+
+def full_jitter(attempt: int, *, base_s: float, cap_s: float, rng: random.Random) -> float:
+    """Seconds to wait before try `attempt` (0-based): uniform over (0, min(cap, base * 2^attempt)).
+
+    The jitter is drawn after the cap, so that a long outage does not end in a herd.
+    """
+    return rng.uniform(0.0, min(cap_s, base_s * 2.0 ** min(attempt, 32)))

@@ -1,0 +1,22 @@
+"""The signed envelope as plain data (DSSE). Signing and verifying live in `hostler.pki.dsse`."""
+
+import msgspec
+
+TASK_TYPE = "application/vnd.hostler.task.v1+protobuf"
+CANCEL_TYPE = "application/vnd.hostler.cancel.v1+protobuf"
+KEYSET_TYPE = "application/vnd.hostler.keyset.v1+json"
+CATALOG_TYPE = "application/vnd.hostler.catalog.v1+json"
+STATEMENT_TYPE = "application/vnd.in-toto+json"
+
+
+class Signature(msgspec.Struct, frozen=True):
+    keyid: str
+    sig: bytes
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """`payload` is opaque until `hostler.pki.dsse.verify` has accepted a signature over it."""
+
+    payload: bytes
+    payload_type: str
+    signatures: tuple[Signature, ...]

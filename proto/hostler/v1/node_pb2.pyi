@@ -1,0 +1,233 @@
+from hostler.v1 import envelope_pb2 as _envelope_pb2
+from hostler.v1 import report_pb2 as _report_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class EnrollRequest(_message.Message):
+    __slots__ = ("token", "csr_der", "agent_version", "labels")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    CSR_DER_FIELD_NUMBER: _ClassVar[int]
+    AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    token: str
+    csr_der: bytes
+    agent_version: str
+    labels: _containers.ScalarMap[str, str]
+    def __init__(self, token: _Optional[str] = ..., csr_der: _Optional[bytes] = ..., agent_version: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class EnrollResponse(_message.Message):
+    __slots__ = ("node_id", "org_id", "project_id", "certificate_pem", "keyset", "control_epoch")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ORG_ID_FIELD_NUMBER: _ClassVar[int]
+    PROJECT_ID_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
+    KEYSET_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    org_id: str
+    project_id: str
+    certificate_pem: bytes
+    keyset: bytes
+    control_epoch: int
+    def __init__(self, node_id: _Optional[str] = ..., org_id: _Optional[str] = ..., project_id: _Optional[str] = ..., certificate_pem: _Optional[bytes] = ..., keyset: _Optional[bytes] = ..., control_epoch: _Optional[int] = ...) -> None: ...
+
+class RenewRequest(_message.Message):
+    __slots__ = ("csr_der",)
+    CSR_DER_FIELD_NUMBER: _ClassVar[int]
+    csr_der: bytes
+    def __init__(self, csr_der: _Optional[bytes] = ...) -> None: ...
+
+class RenewResponse(_message.Message):
+    __slots__ = ("certificate_pem",)
+    CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
+    certificate_pem: bytes
+    def __init__(self, certificate_pem: _Optional[bytes] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("agent_version", "boot_id", "keyset_version", "catalog_version", "high_sequence", "control_epoch", "parallel_tasks", "capabilities", "labels", "open_tasks", "storage")
+    class CapabilitiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    KEYSET_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CATALOG_VERSION_FIELD_NUMBER: _ClassVar[int]
+    HIGH_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PARALLEL_TASKS_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    OPEN_TASKS_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_FIELD_NUMBER: _ClassVar[int]
+    agent_version: str
+    boot_id: str
+    keyset_version: int
+    catalog_version: int
+    high_sequence: int
+    control_epoch: int
+    parallel_tasks: int
+    capabilities: _containers.ScalarMap[str, str]
+    labels: _containers.ScalarMap[str, str]
+    open_tasks: _containers.RepeatedScalarFieldContainer[str]
+    storage: str
+    def __init__(self, agent_version: _Optional[str] = ..., boot_id: _Optional[str] = ..., keyset_version: _Optional[int] = ..., catalog_version: _Optional[int] = ..., high_sequence: _Optional[int] = ..., control_epoch: _Optional[int] = ..., parallel_tasks: _Optional[int] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., open_tasks: _Optional[_Iterable[str]] = ..., storage: _Optional[str] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("running_tasks", "free_slots", "outbox_rows", "storage", "capabilities", "hold")
+    class CapabilitiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    RUNNING_TASKS_FIELD_NUMBER: _ClassVar[int]
+    FREE_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    OUTBOX_ROWS_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    running_tasks: int
+    free_slots: int
+    outbox_rows: int
+    storage: str
+    capabilities: _containers.ScalarMap[str, str]
+    hold: str
+    def __init__(self, running_tasks: _Optional[int] = ..., free_slots: _Optional[int] = ..., outbox_rows: _Optional[int] = ..., storage: _Optional[str] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., hold: _Optional[str] = ...) -> None: ...
+
+class TaskAccepted(_message.Message):
+    __slots__ = ("task_ids",)
+    TASK_IDS_FIELD_NUMBER: _ClassVar[int]
+    task_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, task_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AgentMessage(_message.Message):
+    __slots__ = ("hello", "heartbeat", "accepted", "reports", "progress")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    heartbeat: Heartbeat
+    accepted: TaskAccepted
+    reports: Reports
+    progress: Progress
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., accepted: _Optional[_Union[TaskAccepted, _Mapping]] = ..., reports: _Optional[_Union[Reports, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ...) -> None: ...
+
+class Reports(_message.Message):
+    __slots__ = ("reports",)
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    reports: _containers.RepeatedCompositeFieldContainer[_report_pb2.Report]
+    def __init__(self, reports: _Optional[_Iterable[_Union[_report_pb2.Report, _Mapping]]] = ...) -> None: ...
+
+class Progress(_message.Message):
+    __slots__ = ("steps",)
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    steps: _containers.RepeatedCompositeFieldContainer[_report_pb2.StepProgress]
+    def __init__(self, steps: _Optional[_Iterable[_Union[_report_pb2.StepProgress, _Mapping]]] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("session_id", "server_time_ms", "control_epoch", "heartbeat_seconds")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    server_time_ms: int
+    control_epoch: int
+    heartbeat_seconds: int
+    def __init__(self, session_id: _Optional[str] = ..., server_time_ms: _Optional[int] = ..., control_epoch: _Optional[int] = ..., heartbeat_seconds: _Optional[int] = ...) -> None: ...
+
+class Tasks(_message.Message):
+    __slots__ = ("envelopes",)
+    ENVELOPES_FIELD_NUMBER: _ClassVar[int]
+    envelopes: _containers.RepeatedCompositeFieldContainer[_envelope_pb2.Envelope]
+    def __init__(self, envelopes: _Optional[_Iterable[_Union[_envelope_pb2.Envelope, _Mapping]]] = ...) -> None: ...
+
+class ReportAck(_message.Message):
+    __slots__ = ("up_to",)
+    UP_TO_FIELD_NUMBER: _ClassVar[int]
+    up_to: int
+    def __init__(self, up_to: _Optional[int] = ...) -> None: ...
+
+class CatalogUpdate(_message.Message):
+    __slots__ = ("manifest", "documents")
+    MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENTS_FIELD_NUMBER: _ClassVar[int]
+    manifest: bytes
+    documents: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, manifest: _Optional[bytes] = ..., documents: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class KeysetUpdate(_message.Message):
+    __slots__ = ("keyset",)
+    KEYSET_FIELD_NUMBER: _ClassVar[int]
+    keyset: bytes
+    def __init__(self, keyset: _Optional[bytes] = ...) -> None: ...
+
+class Close(_message.Message):
+    __slots__ = ("error_code", "message", "retry_after_ms")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    error_code: str
+    message: str
+    retry_after_ms: int
+    def __init__(self, error_code: _Optional[str] = ..., message: _Optional[str] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
+
+class ControlMessage(_message.Message):
+    __slots__ = ("welcome", "tasks", "ack", "catalog", "keyset", "close")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    CATALOG_FIELD_NUMBER: _ClassVar[int]
+    KEYSET_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_FIELD_NUMBER: _ClassVar[int]
+    welcome: Welcome
+    tasks: Tasks
+    ack: ReportAck
+    catalog: CatalogUpdate
+    keyset: KeysetUpdate
+    close: Close
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., tasks: _Optional[_Union[Tasks, _Mapping]] = ..., ack: _Optional[_Union[ReportAck, _Mapping]] = ..., catalog: _Optional[_Union[CatalogUpdate, _Mapping]] = ..., keyset: _Optional[_Union[KeysetUpdate, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ...) -> None: ...
+
+class ExchangeRequest(_message.Message):
+    __slots__ = ("session_id", "messages", "wait_seconds")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    WAIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    messages: _containers.RepeatedCompositeFieldContainer[AgentMessage]
+    wait_seconds: int
+    def __init__(self, session_id: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[AgentMessage, _Mapping]]] = ..., wait_seconds: _Optional[int] = ...) -> None: ...
+
+class ExchangeResponse(_message.Message):
+    __slots__ = ("session_id", "messages")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    messages: _containers.RepeatedCompositeFieldContainer[ControlMessage]
+    def __init__(self, session_id: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[ControlMessage, _Mapping]]] = ...) -> None: ...

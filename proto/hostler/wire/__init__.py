@@ -1,0 +1,1 @@
+"""Frozen types that travel, and the one codec to and from protobuf."""

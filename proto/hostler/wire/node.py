@@ -1,0 +1,81 @@
+"""The session's messages, beside tasks and reports."""
+
+import msgspec
+
+from hostler.base.envelope import Envelope
+from hostler.wire.report import Report, StepProgress
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """First message of a session: what the agent is and where it stands."""
+
+    agent_version: str
+    boot_id: str = ""
+    keyset_version: int = 0
+    catalog_version: int = 0
+    high_sequence: int = 0
+    control_epoch: int = 0
+    parallel_tasks: int = 1
+    capabilities: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    open_tasks: tuple[str, ...] = ()
+    storage: str = "ok"
+
+
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    running_tasks: int = 0
+    free_slots: int = 0
+    outbox_rows: int = 0
+    storage: str = "ok"
+    capabilities: dict[str, str] = {}
+    hold: str = ""
+
+
+class TaskAccepted(msgspec.Struct, frozen=True):
+    """Journalled (fsync): these need not be sent again."""
+
+    task_ids: tuple[str, ...]
+
+
+class Reports(msgspec.Struct, frozen=True):
+    reports: tuple[Report, ...]
+
+
+class Progress(msgspec.Struct, frozen=True):
+    steps: tuple[StepProgress, ...]
+
+
+FromAgent = Hello | Heartbeat | TaskAccepted | Reports | Progress
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True):
+    session_id: str
+    server_time_ms: int
+    control_epoch: int
+    heartbeat_seconds: int
+
+
+class Tasks(msgspec.Struct, frozen=True):
+    envelopes: tuple[Envelope, ...]
+
+
+class ReportAck(msgspec.Struct, frozen=True):
+    up_to: int
+
+
+class CatalogUpdate(msgspec.Struct, frozen=True):
+    manifest: bytes
+    documents: tuple[bytes, ...]
+
+
+class KeysetUpdate(msgspec.Struct, frozen=True):
+    keyset: bytes
+
+
+class Close(msgspec.Struct, frozen=True, kw_only=True):
+    error_code: str
+    message: str
+    retry_after_ms: int = 0
+
+
+FromControl = Welcome | Tasks | ReportAck | CatalogUpdate | KeysetUpdate | Close

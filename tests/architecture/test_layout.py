@@ -1,0 +1,125 @@
+"""The house keeps its shape: packages, sizes, imports, names."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPONENTS = ("agent", "control", "pki", "profiles", "proto")
+OUR_CODE = [
+    path
+    for component in COMPONENTS
+    for path in sorted((ROOT / component).rglob("*.py"))
+    if "hostler/v1" not in str(path)
+]
+MAX_LINES = 400
+
+# Function-level bans that an import contract cannot express, with the places that may, and why.
+BANNED_CALLS = {
+    ("time", "time"): {"hostler/cli/": "prints ages to a person"},
+    ("asyncio", "create_task"): {},
+    ("asyncio", "ensure_future"): {},
+    ("os", "system"): {},
+    ("os", "popen"): {},
+    ("os", "fork"): {},
+    ("pickle", "loads"): {},
+    ("yaml", "load"): {"hostler/catalog/load.py": "the one strict loader"},
+}
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_no_package_marker_stands_in_a_component_or_a_namespace_root() -> None:
+    strays = [
+        name
+        for c in (*COMPONENTS, "packaging", "tests")
+        for name in [ROOT / c / "__init__.py"]
+        if name.exists()
+    ]
+    strays += [p for p in ROOT.glob("*/hostler/__init__.py")]
+    assert not strays
+
+
+def test_every_package_has_a_docstring_that_says_what_it_is_for() -> None:
+    silent = []
+    for path in OUR_CODE:
+        if path.name == "__init__.py" and ast.get_docstring(ast.parse(path.read_text())) is None:
+            silent.append(name_of(path))
+    assert not silent
+
+
+def test_every_directory_with_code_is_a_package_below_the_namespace() -> None:
+    bare = {
+        name_of(path.parent)
+        for path in OUR_CODE
+        if path.parent.name != "hostler" and not (path.parent / "__init__.py").exists()
+    }
+    assert not bare
+
+
+@pytest.mark.parametrize("path", OUR_CODE, ids=name_of)
+def test_no_module_grows_beyond_four_hundred_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MAX_LINES
+
+
+def test_no_banned_call_is_made_outside_its_allowed_places() -> None:
+    found = []
+    for path in OUR_CODE:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            owner = node.func.value
+            call = (owner.id if isinstance(owner, ast.Name) else "", node.func.attr)
+            allowed = BANNED_CALLS.get(call)
+            if allowed is not None and not any(place in str(path) for place in allowed):
+                found.append(f"{name_of(path)}:{node.lineno} {'.'.join(call)}")
+    assert not found
+
+
+def test_no_subprocess_is_started_through_a_shell() -> None:
+    found = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in OUR_CODE
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.keyword) and node.arg == "shell"
+    ]
+    assert not found
+
+
+def test_no_setting_turns_signature_checks_off() -> None:
+    """SE-03: there is no warn mode in the code."""
+    words = ("signature_mode", "verify_signatures = false", "insecure", "skip_verif", "warn_only")
+    found = [f"{name_of(p)}: {w}" for p in OUR_CODE for w in words if w in p.read_text().lower()]
+    assert not found
+
+
+def test_base_stays_a_floor_of_at_most_ten_modules() -> None:
+    modules = [p for p in (ROOT / "proto/hostler/base").glob("*.py") if p.name != "__init__.py"]
+    assert len(modules) <= 11
+
+
+def test_the_import_contract_holds() -> None:
+    """OP-13: agent and control never import each other."""
+    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-logo", "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_generated_protobuf_code_is_fresh() -> None:
+    command = [sys.executable, "-I", "packaging/proto.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_agent_extra_pulls_in_no_cluster_or_cloud_client() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = " ".join(project["dependencies"] + project["optional-dependencies"]["agent"]).lower()
+    assert "kubernetes" not in names
+    assert "google-cloud-tpu" not in names

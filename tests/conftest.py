@@ -1,0 +1,52 @@
+"""Rules for every test: the network is this machine, and what CI must have is never skipped."""
+
+import os
+import shutil
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ALL = os.environ.get("HOSTLER_TESTS") == "all"
+PACKAGES = Path(__file__).parent / "real" / "packages.txt"
+
+
+@pytest.fixture(autouse=True)
+def only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that dials anywhere else fails at once, with the address in the message."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        host = address[0] if isinstance(address, tuple) else ""
+        if host and host not in ("127.0.0.1", "::1", "localhost") and not host.startswith("127."):
+            raise AssertionError(f"a test tried to reach {address!r}")
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+def need(*programs: str) -> None:
+    """Skips the calling test when a program is absent; fails instead where nothing may be left out."""
+    missing = [name for name in programs if shutil.which(name) is None]
+    if not missing:
+        return
+    line = "apt-get install -y --no-install-recommends " + " ".join(packages())
+    message = f"{', '.join(missing)} not installed; as root: {line}"
+    if ALL:
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def need_root() -> None:
+    """The same for tests that change what only root may."""
+    if os.geteuid() == 0:
+        return
+    if ALL:
+        pytest.fail("this test needs root")
+    pytest.skip("this test needs root")
+
+
+def packages() -> list[str]:
+    lines = (line.split("#")[0].strip() for line in PACKAGES.read_text().splitlines())
+    return [line for line in lines if line]
