@@ -41,7 +41,7 @@ def test_no_package_marker_stands_in_a_component_or_a_namespace_root() -> None:
         for name in [ROOT / c / "__init__.py"]
         if name.exists()
     ]
-    strays += [p for p in ROOT.glob("*/hostler/__init__.py")]
+    strays += list(ROOT.glob("*/hostler/__init__.py"))
     assert not strays
 
 

@@ -4,9 +4,8 @@
 changing or removing one fails here.
 """
 
-from pathlib import Path
-
 import pytest
+
 from support.lock_wire import LOCK, published
 
 LINES = LOCK.read_text().splitlines()

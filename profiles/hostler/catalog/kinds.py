@@ -13,13 +13,22 @@ from hostler.catalog.params.health import HealthCheck
 class Kind(NamedTuple):
     params: type[msgspec.Struct]
     summary: str
+    outputs: tuple[str, ...]
     destructive: bool = False
 
 
 KINDS: dict[str, Kind] = {
-    "artifact.pull_blob": Kind(PullBlob, "fetch a blob over HTTPS with resume and integrity on the way"),
-    "artifact.verify": Kind(Verify, "check a file's digest and signature"),
-    "file.render": Kind(Render, "write a file from a signed template"),
-    "command.exec_allowlisted": Kind(ExecAllowlisted, "run a command profile of the signed catalog"),
-    "health.check": Kind(HealthCheck, "run typed checks until they pass or time is up"),
+    "artifact.pull_blob": Kind(
+        PullBlob,
+        "fetch a blob over HTTPS with resume and integrity on the way",
+        ("path", "sha256", "size_bytes", "bytes_transferred"),
+    ),
+    "artifact.verify": Kind(Verify, "check a file's digest and signature", ("path", "sha256", "size_bytes")),
+    "file.render": Kind(Render, "write a file from a signed template", ("path", "sha256", "changed")),
+    "command.exec_allowlisted": Kind(
+        ExecAllowlisted,
+        "run a command profile of the signed catalog",
+        ("exit_status", "stdout", "stderr"),
+    ),
+    "health.check": Kind(HealthCheck, "run typed checks until they pass or time is up", ("results",)),
 }

@@ -87,6 +87,7 @@ CODES: dict[str, Code] = {
     "digest_mismatch": Code("StepFailed", "the bytes do not have the expected digest", "check the digest and the source"),
     "size_mismatch": Code("StepFailed", "the bytes do not have the expected length", "check the size and the source"),
     "bad_range": Code("StepFailed", "the server answered a range request wrongly", "the transfer was not spliced; try again or another source"),
+    "bad_response": Code("StepFailed", "the source answered in a way that cannot be used", "nothing of it was kept; try another source"),
     "signature_missing": Code("StepFailed", "a required artifact signature is absent or foreign", "sign the artifact with a key of the keyset"),
     "verifier_missing": Code("StepFailed", "a required verifier is not available", "verification fails closed"),
     "health_red": Code("StepFailed", "a health check did not pass in time", "see the check named"),

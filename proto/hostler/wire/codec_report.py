@@ -17,9 +17,9 @@ from hostler.wire.report import (
     TaskStatus,
 )
 
-_STEP = {status: pb.StepStatus.Value(f"STEP_STATUS_{status.name}") for status in StepStatus}
+_STEP: dict[StepStatus, Any] = {status: pb.StepStatus.Value(f"STEP_STATUS_{status.name}") for status in StepStatus}
 _STEP_BACK = {number: status for status, number in _STEP.items()}
-_TASK = {status: pb.TaskStatus.Value(f"TASK_STATUS_{status.name}") for status in TaskStatus}
+_TASK: dict[TaskStatus, Any] = {status: pb.TaskStatus.Value(f"TASK_STATUS_{status.name}") for status in TaskStatus}
 _TASK_BACK = {number: status for status, number in _TASK.items()}
 _STEP_FIELDS = tuple(f for f in StepReport.__struct_fields__ if f != "status")
 _TASK_FIELDS = tuple(f for f in TaskReport.__struct_fields__ if f != "status")

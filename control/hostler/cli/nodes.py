@@ -1,0 +1,107 @@
+"""`hostler nodes`: what there is, and how more of it joins."""
+
+import time
+from typing import Any
+
+import click
+
+from hostler.cli.client import Client
+from hostler.cli.operations_api import project_of, split_pairs
+from hostler.cli.output import guarded, output_option, print_json, table
+from hostler.cli.settings import Settings
+
+
+@click.group(name="nodes")
+def command() -> None:
+    """See nodes, make enrolment tokens, revoke."""
+
+
+@command.command(name="list")
+@click.option("--all", "everything", is_flag=True, help="nodes of every project (administrators)")
+@output_option
+@click.pass_obj
+@guarded
+def list_nodes(settings: Settings, everything: bool, output: str) -> None:
+    """List nodes with their state, versions and when they were last seen."""
+    path = "/api/v1/admin/nodes" if everything else f"/api/v1/projects/{project_of(settings)}/nodes"
+    items = list(Client(settings).pages(path, page_size=200))
+    if output == "json":
+        print_json(items)
+        return
+    rows = [
+        (n["name"], n["node_id"], n["state"], n.get("agent_version", ""), n.get("project_id", ""), _ago(n))
+        for n in items
+    ]
+    table(("NAME", "NODE", "STATE", "AGENT", "PROJECT", "LAST SEEN"), rows)
+
+
+@command.command()
+@click.argument("node")
+@output_option
+@click.pass_obj
+@guarded
+def get(settings: Settings, node: str, output: str) -> None:
+    """Show one node, by name or id."""
+    found = Client(settings).call("GET", f"/api/v1/admin/nodes/{node}")
+    if output == "json":
+        print_json(found)
+        return
+    for name, value in found.items():
+        click.echo(f"{name:18} {value}")
+
+
+@command.command()
+@click.argument("name")
+@click.option("--org", required=True, help="tenant that will own the node")
+@click.option("--label", "labels", multiple=True, help="label of the node, name=value (repeatable)")
+@click.option("--valid-minutes", default=60, show_default=True)
+@click.option("--file", "-o", "target", help="write the token to this file (mode 0600) instead of the screen")
+@output_option
+@click.pass_obj
+@guarded
+def token(settings: Settings, name: str, target: str | None, output: str, **options: Any) -> None:
+    """Make a one-use enrolment token for the node NAME of the project.
+
+    On the node: hostler-agent enroll --token-file FILE. The token is shown once and stored only as a hash.
+    """
+    body = {
+        "node_name": name,
+        "org_id": options["org"],
+        "project_id": project_of(settings),
+        "labels": split_pairs(options["labels"], "label"),
+        "valid_seconds": options["valid_minutes"] * 60,
+    }
+    made = Client(settings).call("POST", "/api/v1/admin/enrolment-tokens", body=body)
+    if target:
+        from pathlib import Path
+
+        from hostler.pki.storage import write_private
+
+        write_private(Path(target), made["token"].encode())
+        made = {**made, "token": ""}
+    if output == "json":
+        print_json(made)
+    else:
+        click.echo(f"wrote {target}" if target else made["token"])
+
+
+@command.command()
+@click.argument("node")
+@click.confirmation_option(prompt="The node loses its identity at once. Revoke it?")
+@click.pass_obj
+@guarded
+def revoke(settings: Settings, node: str) -> None:
+    """Revoke a node: its streams are closed and its certificate is refused from now on."""
+    Client(settings).call("POST", f"/api/v1/admin/nodes/{node}/revoke")
+    click.echo(f"revoked {node}")
+
+
+def _ago(node: dict[str, Any]) -> str:
+    seen = node.get("last_seen_ms") or 0
+    if not seen:
+        return "never"
+    seconds = max(0, int(time.time() - seen / 1000))
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"

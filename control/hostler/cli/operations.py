@@ -1,0 +1,225 @@
+"""`hostler operations`: submit, plan, follow, cancel, retry."""
+
+import sys
+from typing import Any
+
+import click
+
+from hostler.cli import operations_api as api
+from hostler.cli.client import Client
+from hostler.cli.output import EXIT_REFUSED, guarded, output_option, print_json, table
+from hostler.cli.settings import Settings
+
+FINAL = {"succeeded", "failed", "canceled"}
+
+
+@click.group(name="operations")
+def command() -> None:
+    """Submit, plan, follow, cancel and retry operations."""
+
+
+def target_options(function: Any) -> Any:
+    for option in reversed(
+        [
+            click.argument("definition", metavar="TYPE@VERSION"),
+            click.option("--node", "nodes", multiple=True, help="target node, by name or id (repeatable)"),
+            click.option(
+                "--label", "labels", multiple=True, help="target nodes by label, name=value (repeatable)"
+            ),
+            click.option(
+                "--input", "-i", "pairs", multiple=True, help="name=text, or name:=JSON (repeatable)"
+            ),
+            click.option(
+                "--input-file", type=click.File(), help="inputs as YAML or JSON, - for standard input"
+            ),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
+@command.command()
+@target_options
+@click.option("--replicas", default=1, show_default=True, help="tasks on each node")
+@click.option("--idempotency-key", help="submitting the same key and body again gives the same operation")
+@click.option(
+    "--approved-plan", "approved", multiple=True, help="NODE_ID=DIGEST, as 'plan' printed it (repeatable)"
+)
+@click.option("--watch/--no-watch", default=False, help="follow until it ends")
+@output_option
+@click.pass_obj
+@guarded
+def submit(settings: Settings, definition: str, **options: Any) -> None:
+    """Submit an operation to one or more nodes.
+
+    \b
+    hostler operations submit model.artifact.stage@v1 --node gpu-1 \\
+      -i url=https://models.example.com/m.bin -i sha256=… -i path=/srv/models/m.bin --watch
+    """
+    client = Client(settings)
+    body = api.submit_body(
+        definition,
+        inputs=api.read_inputs(options["pairs"], options["input_file"]),
+        nodes=options["nodes"],
+        labels=api.split_pairs(options["labels"], "label"),
+        replicas=options["replicas"],
+        key=options["idempotency_key"],
+        approved_plans=api.split_pairs(options["approved"], "approved plan"),
+    )
+    created = client.call("POST", api.operations_path(settings), body=body)
+    if options["watch"]:
+        _follow(client, settings, created["operation_id"], options["output"])
+        return
+    if options["output"] == "json":
+        print_json(created)
+    else:
+        click.echo(created["operation_id"])
+
+
+@command.command()
+@target_options
+@output_option
+@click.pass_obj
+@guarded
+def plan(settings: Settings, definition: str, **options: Any) -> None:
+    """Show what an operation would change on each node. Nothing is changed.
+
+    The digests printed can be approved: 'submit --approved-plan NODE_ID=DIGEST' runs only if a fresh plan on
+    the node is still the same.
+    """
+    from hostler.cli.watch import print_plan, wait_until_final
+
+    client = Client(settings)
+    body = api.submit_body(
+        definition,
+        inputs=api.read_inputs(options["pairs"], options["input_file"]),
+        nodes=options["nodes"],
+        labels=api.split_pairs(options["labels"], "label"),
+        mode="plan",
+    )
+    created = client.call("POST", api.operations_path(settings), body=body)
+    operation = wait_until_final(client, api.operation_path(settings, created["operation_id"]))
+    if options["output"] == "json":
+        print_json(operation)
+    else:
+        print_plan(operation)
+    _exit_with(operation)
+
+
+@command.command()
+@click.argument("operation_id")
+@output_option
+@click.pass_obj
+@guarded
+def get(settings: Settings, operation_id: str, output: str) -> None:
+    """Show one operation with its tasks and steps."""
+    from hostler.cli.watch import print_operation
+
+    operation = Client(settings).call("GET", api.operation_path(settings, operation_id))
+    if output == "json":
+        print_json(operation)
+    else:
+        print_operation(operation)
+
+
+@command.command(name="list")
+@click.option("--status", type=click.Choice(["queued", "running", "succeeded", "failed", "canceled"]))
+@click.option("--limit", default=50, show_default=True)
+@output_option
+@click.pass_obj
+@guarded
+def list_operations(settings: Settings, status: str | None, limit: int, output: str) -> None:
+    """List operations, newest first."""
+    from itertools import islice
+
+    pages = Client(settings).pages(api.operations_path(settings), status=status, page_size=min(limit, 200))
+    items = list(islice(pages, limit))
+    if output == "json":
+        print_json(items)
+        return
+    rows = [
+        (
+            item["operation_id"],
+            f"{item['operation_type']}@{item['version']}",
+            item["status"],
+            item["error_code"],
+        )
+        for item in items
+    ]
+    table(("OPERATION", "DEFINITION", "STATUS", "ERROR"), rows)
+
+
+@command.command()
+@click.argument("operation_id")
+@output_option
+@click.pass_obj
+@guarded
+def watch(settings: Settings, operation_id: str, output: str) -> None:
+    """Follow an operation until it ends. Exit code 0 only if it succeeded."""
+    _follow(Client(settings), settings, operation_id, output)
+
+
+@command.command()
+@click.argument("operation_id")
+@click.option("--follow", "-f", is_flag=True, help="go on until the operation ends")
+@click.option("--step", "step_id", help="only this step")
+@output_option
+@click.pass_obj
+@guarded
+def logs(settings: Settings, operation_id: str, follow: bool, step_id: str | None, output: str) -> None:
+    """Print the log lines of an operation's steps."""
+    client = Client(settings)
+    path = f"{api.operation_path(settings, operation_id)}/logs"
+    filters = {"step_id": step_id} if step_id else {}
+    if follow:
+        for event in client.events(path, follow="true", **filters):
+            _print_line(event.data, output)
+        return
+    for line in client.pages(path, page_size=1000, **filters):
+        _print_line(line, output)
+
+
+@command.command()
+@click.argument("operation_id")
+@click.pass_obj
+@guarded
+def cancel(settings: Settings, operation_id: str) -> None:
+    """Cancel an operation. Queued tasks end at once, running ones when their process tree is gone."""
+    Client(settings).call("POST", f"{api.operation_path(settings, operation_id)}/cancel")
+    click.echo(f"cancel requested; follow it with: hostler operations watch {operation_id}")
+
+
+@command.command()
+@click.argument("operation_id")
+@click.pass_obj
+@guarded
+def retry(settings: Settings, operation_id: str) -> None:
+    """Try a failed operation again, from the first failed step of each task."""
+    Client(settings).call("POST", f"{api.operation_path(settings, operation_id)}/retry")
+    click.echo(f"new attempt requested; follow it with: hostler operations watch {operation_id}")
+
+
+def _follow(client: Client, settings: Settings, operation_id: str, output: str) -> None:
+    from hostler.cli.watch import follow, wait_until_final
+
+    path = api.operation_path(settings, operation_id)
+    if output == "json":
+        operation = wait_until_final(client, path)
+        print_json(operation)
+    else:
+        operation = follow(client, path)
+    _exit_with(operation)
+
+
+def _exit_with(operation: dict[str, Any]) -> None:
+    if operation["status"] != "succeeded":
+        sys.exit(EXIT_REFUSED)
+
+
+def _print_line(line: dict[str, Any], output: str) -> None:
+    if output == "json":
+        import msgspec
+
+        click.echo(msgspec.json.encode(line).decode())
+        return
+    click.echo(f"{line.get('node_name') or line['task_id']}  {line['step_id']:12} {line['text']}")

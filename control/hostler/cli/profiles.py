@@ -1,0 +1,148 @@
+"""`hostler profiles`: definitions and command profiles, from YAML to the signed catalog."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from hostler.base.clock import SystemClock
+from hostler.base.errors import error
+from hostler.cli.client import Client
+from hostler.cli.output import EXIT_REFUSED, guarded, output_option, print_json, table
+from hostler.cli.settings import Settings
+
+_DAY_MS = 86_400_000
+
+
+@click.group(name="profiles")
+def command() -> None:
+    """Lint, sign, publish and read operation profiles."""
+
+
+@command.command()
+@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@output_option
+@guarded
+def lint(directory: Path, output: str) -> None:
+    """Check every profile in DIRECTORY (definitions/*.yaml and commands/*.yaml). Exit code 1 on findings."""
+    from hostler.catalog.lint import lint as check
+    from hostler.catalog.load import load_profiles
+
+    profiles = load_profiles(directory)
+    findings = check(profiles)
+    if output == "json":
+        print_json(findings)
+    for finding in findings if output == "text" else ():
+        click.echo(f"{finding.file}:{finding.line}: [{finding.rule}] {finding.message}")
+        if finding.hint:
+            click.echo(f"    {finding.hint}")
+    if findings:
+        sys.exit(EXIT_REFUSED)
+    if output == "text":
+        click.echo(
+            f"{len(profiles.definitions)} definitions and {len(profiles.commands)} commands are in order"
+        )
+
+
+@command.command()
+@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--key", "keys", multiple=True, required=True, type=click.Path(path_type=Path), help="catalog key"
+)
+@click.option(
+    "--version", "number", type=int, help="catalog version [default: minutes since 1970, so it rises]"
+)
+@click.option("--valid-days", default=180, show_default=True)
+@click.option(
+    "--file", "-o", "target", required=True, type=click.Path(path_type=Path), help="bundle to write"
+)
+@guarded
+def sign(directory: Path, keys: tuple[Path, ...], number: int | None, valid_days: int, target: Path) -> None:
+    """Lint DIRECTORY and sign it into a catalog bundle. Needs no network: do it where the catalog key is."""
+    from hostler.catalog import manifest as catalog
+    from hostler.catalog.lint import lint as check
+    from hostler.catalog.load import load_profiles
+    from hostler.pki.ceremony import load_signer
+
+    profiles = load_profiles(directory)
+    findings = check(profiles)
+    if findings:
+        first = findings[0]
+        where = f"{first.file}:{first.line}"
+        raise error("invalid_definition", f"{where}: {first.message} ({len(findings)} findings)")
+    now_ms = SystemClock().now_ms()
+    definitions = [definition for definition, _ in profiles.definitions]
+    commands = [profile for profile, _ in profiles.commands]
+    made = catalog.make_manifest(
+        number or now_ms // 60_000, definitions, commands, now_ms=now_ms, lifetime_ms=valid_days * _DAY_MS
+    )
+    signed = catalog.sign_manifest(made, [load_signer(key) for key in keys])
+    target.write_bytes(
+        catalog.write_bundle(signed, [document.canonical() for document in (*definitions, *commands)])
+    )
+    click.echo(f"wrote {target}: catalog version {made.version}, {len(definitions)} definitions")
+    click.echo(f"publish it with: hostler profiles publish {target}")
+
+
+@command.command()
+@click.argument("bundle", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@output_option
+@click.pass_obj
+@guarded
+def publish(settings: Settings, bundle: Path, output: str) -> None:
+    """Register a signed catalog bundle with the control plane; connected nodes get it at once."""
+    try:
+        body = msgspec.json.decode(bundle.read_bytes())
+    except (OSError, msgspec.MsgspecError) as err:
+        raise error("invalid_request", f"{bundle} is no catalog bundle") from err
+    answer = Client(settings).call("POST", "/api/v1/admin/operation-definitions", body=body)
+    if output == "json":
+        print_json(answer)
+    else:
+        click.echo(f"published; new: {', '.join(answer['registered']) or 'nothing'}")
+
+
+@command.command(name="list")
+@output_option
+@click.pass_obj
+@guarded
+def list_definitions(settings: Settings, output: str) -> None:
+    """List the registered definitions and their state."""
+    items = list(Client(settings).pages("/api/v1/admin/operation-definitions", page_size=200))
+    if output == "json":
+        print_json(items)
+        return
+    rows = [(i["ref"], i["state"], i["backend_type"], i["description"]) for i in items]
+    table(("DEFINITION", "STATE", "BACKEND", "DESCRIPTION"), rows)
+
+
+@command.command()
+@click.argument("ref", metavar="TYPE@VERSION")
+@click.pass_obj
+@guarded
+def show(settings: Settings, ref: str) -> None:
+    """Show one definition: its inputs and steps."""
+    answer: Any = Client(settings).call("GET", f"/api/v1/admin/operation-definitions/{ref}")
+    print_json(answer)
+
+
+@command.command()
+@click.argument("ref", metavar="TYPE@VERSION")
+@click.pass_obj
+@guarded
+def deprecate(settings: Settings, ref: str) -> None:
+    """Mark a definition as deprecated: it still runs, and says so."""
+    Client(settings).call("POST", f"/api/v1/admin/operation-definitions/{ref}/deprecate")
+    click.echo(f"{ref} is deprecated")
+
+
+@command.command()
+@click.argument("ref", metavar="TYPE@VERSION")
+@click.pass_obj
+@guarded
+def retire(settings: Settings, ref: str) -> None:
+    """Retire a definition: new submits are refused, running operations finish."""
+    Client(settings).call("POST", f"/api/v1/admin/operation-definitions/{ref}/retire")
+    click.echo(f"{ref} is retired")

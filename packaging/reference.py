@@ -1,0 +1,98 @@
+"""Writes the reference pages that are made from the code: `docs/errors.md` and `docs/steps/*.md`.
+
+`python -I packaging/reference.py [--check]`; with `--check` it only says whether they are fresh.
+"""
+
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hostler.base.codes import CODES
+from hostler.base.errors import FAMILIES
+from hostler.catalog.kinds import KINDS
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+NOTICE = "<!-- made by `make docs` from the code; do not edit -->\n\n"
+
+
+def errors_page() -> str:
+    lines = [
+        NOTICE + "# Error codes\n",
+        "Every error carries a stable `error_code`. The family says who has to act; HTTP answers are RFC 9457",
+        "problem documents, gRPC errors carry the same code in their details.\n",
+        "| code | family | HTTP | meaning | what to do |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for code, (family, meaning, hint) in CODES.items():
+        status = "" if family in ("StepFailed", "Ambiguous") else FAMILIES[family].http_status
+        lines.append(f"| `{code}` | {family} | {status} | {meaning} | {hint} |")
+    return "\n".join(lines) + "\n"
+
+
+def step_page(name: str) -> str:
+    params = KINDS[name].params
+    schema, parts = msgspec.json.schema_components([params], ref_template="#{name}")
+    root = parts[params.__name__] if params.__name__ in parts else schema[0]
+    lines = [
+        NOTICE + f"# `{name}`\n",
+        f"{KINDS[name].summary[:1].upper()}{KINDS[name].summary[1:]}.\n",
+        inspect.getdoc(params) or "",
+        "\n## Parameters\n",
+        *parameter_table(root),
+    ]
+    for part, definition in sorted(parts.items()):
+        if part != params.__name__:
+            lines += [f"\n### {part}\n", *parameter_table(definition)]
+    example = DOCS / "steps" / "examples" / f"{name}.yaml"
+    lines += ["\n## Example\n", "```yaml", example.read_text().rstrip(), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def parameter_table(schema: dict[str, Any]) -> list[str]:
+    required = set(schema.get("required", ()))
+    lines = ["| name | type | default |", "| --- | --- | --- |"]
+    for name, field in schema.get("properties", {}).items():
+        default = "required" if name in required else f"`{msgspec.json.encode(field.get('default')).decode()}`"
+        lines.append(f"| `{name}` | {type_of(field)} | {default} |")
+    return lines
+
+
+def type_of(field: dict[str, Any]) -> str:
+    if "$ref" in field:
+        return field["$ref"].removeprefix("#")
+    if "anyOf" in field:
+        return " or ".join(type_of(option) for option in field["anyOf"])
+    if "enum" in field:
+        return " or ".join(f"`{value}`" for value in field["enum"])
+    text = str(field.get("type", "any"))
+    if text == "array":
+        return f"list of {type_of(field.get('items') or {})}"
+    limits = [f"{word} {field[key]}" for key, word in LIMITS.items() if key in field]
+    return f"{text} ({', '.join(limits)})" if limits else text
+
+
+LIMITS = {"pattern": "matches", "minimum": "at least", "maximum": "at most", "maxLength": "at most (characters)"}
+
+
+def pages() -> dict[Path, str]:
+    made = {DOCS / "errors.md": errors_page()}
+    return made | {DOCS / "steps" / f"{name}.md": step_page(name) for name in KINDS}
+
+
+def main() -> int:
+    stale = [path for path, text in pages().items() if not path.exists() or path.read_text() != text]
+    if "--check" in sys.argv[1:]:
+        for path in stale:
+            print(f"stale: {path.relative_to(DOCS.parent)}; run 'make docs'")
+        return 1 if stale else 0
+    for path, text in pages().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,241 @@
+"""What a profile must keep before anybody signs it. Each finding says where, which rule, and what to do."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from hostler.base.errors import HostlerError
+from hostler.base.strict import convert
+from hostler.catalog.argv import placeholders
+from hostler.catalog.binding import marked, reference
+from hostler.catalog.command_profile import CommandProfile
+from hostler.catalog.definition import Definition, StepTemplate
+from hostler.catalog.inputs import check_schema
+from hostler.catalog.kinds import KINDS
+from hostler.catalog.load import Profiles, Source
+
+# Programs that run other programs or text: a profile around one of them would be a shell (EX-06).
+INTERPRETERS = frozenset(
+    """
+    sh bash dash zsh ksh fish busybox csh tcsh python python2 python3 perl ruby node nodejs php lua
+    tclsh awk gawk mawk sed env xargs sudo su doas nsenter unshare chroot setpriv runuser nohup
+    timeout nice ionice stdbuf strace ssh scp find make docker podman ctr nerdctl systemd-run script
+    expect watch parallel at batch tee dd
+    """.split()  # noqa: SIM905 - a list of words reads better
+)
+LOADER_VARIABLES = frozenset(
+    {"LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONSTARTUP", "BASH_ENV", "ENV", "IFS"}
+)
+# Folders whose files run by themselves: writing there is code execution by another name (J2).
+AUTO_EXECUTED = tuple(
+    """
+    /etc/cron.d /etc/cron.daily /etc/cron.hourly /etc/cron.weekly /etc/cron.monthly /etc/crontab
+    /var/spool/cron /etc/systemd /usr/lib/systemd /lib/systemd /run/systemd /etc/init.d
+    /etc/rc.local /etc/kubernetes/manifests /etc/profile /etc/profile.d /etc/bash.bashrc
+    /etc/apt/apt.conf.d /etc/dpkg /etc/ld.so.preload /etc/ld.so.conf.d /etc/sudoers /etc/sudoers.d
+    /etc/udev /usr/lib/udev /etc/modprobe.d /etc/pam.d /etc/ssh /root/.ssh /etc/network
+    /etc/NetworkManager/dispatcher.d
+    """.split()  # noqa: SIM905
+)
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    file: str
+    line: int
+    rule: str
+    message: str
+    hint: str = ""
+
+
+def lint(profiles: Profiles) -> list[Finding]:
+    """Every rule over every document; an empty list means that they may be signed."""
+    commands = {profile.id: profile for profile, _ in profiles.commands}
+    findings = [f for profile, source in profiles.commands for f in _command(profile, source)]
+    for definition, source in profiles.definitions:
+        findings += _definition(definition, source)
+        for index, step in enumerate(definition.steps):
+            findings += _step(definition, index, step, source, commands)
+    findings += _duplicates(profiles)
+    return findings
+
+
+def _found(source: Source, pointer: str, rule: str, message: str, hint: str = "") -> Finding:
+    return Finding(file=source.file, line=source.line(pointer), rule=rule, message=message, hint=hint)
+
+
+def _duplicates(profiles: Profiles) -> Iterator[Finding]:
+    seen: set[str] = set()
+    named = [(d.ref, s) for d, s in profiles.definitions] + [
+        (f"command {c.id}", s) for c, s in profiles.commands
+    ]
+    for name, source in named:
+        if name in seen:
+            yield _found(source, "", "unique", f"{name} is defined twice")
+        seen.add(name)
+
+
+def _definition(definition: Definition, source: Source) -> Iterator[Finding]:
+    reason = check_schema(definition.inputs)
+    if reason:
+        yield _found(source, "/inputs", "inputs-schema", reason)
+    if not definition.capabilities:
+        hint = "say at least which platform it needs, such as 'os.kernel: linux'"
+        yield _found(
+            source, "/capabilities", "capabilities", "no capability requirement is named (OP-05)", hint
+        )
+    if not definition.steps:
+        yield _found(source, "/steps", "steps", "a definition needs at least one step")
+    ids = [step.id for step in definition.steps]
+    for index, step_id in enumerate(ids):
+        if step_id in ids[:index]:
+            yield _found(source, f"/steps/{index}/id", "step-id", f"step id {step_id!r} stands twice")
+    if (
+        any(KINDS[s.kind].destructive for s in definition.steps if s.kind in KINDS)
+        and not definition.destructive
+    ):
+        yield _found(
+            source, "/destructive", "destructive", "a step is destructive, so the definition must say so"
+        )
+
+
+def _step(
+    definition: Definition,
+    index: int,
+    step: StepTemplate,
+    source: Source,
+    commands: Mapping[str, CommandProfile],
+) -> Iterator[Finding]:
+    at = f"/steps/{index}"
+    if step.kind not in KINDS:
+        hint = (
+            "use command.exec_allowlisted with a command profile" if step.kind.startswith("command.") else ""
+        )
+        hint = hint or f"the kinds are {', '.join(sorted(KINDS))}"
+        yield _found(
+            source, f"{at}/kind", "step-kind", f"there is no step kind {step.kind!r} (OP-11, SK-18)", hint
+        )
+        return
+    yield from _bindings(definition, index, step, source)
+    yield from _params(step, source, at)
+    if step.kind == "command.exec_allowlisted":
+        yield from _exec(step, source, at, commands)
+    for name in ("path", "signature_path"):
+        path = step.params.get(name)
+        if isinstance(path, str) and path.startswith("/") and _auto_executed(path):
+            message = f"{path} lies where files run by themselves"
+            yield _found(source, f"{at}/params/{name}", "auto-executed", message, "write somewhere else")
+
+
+def _bindings(definition: Definition, index: int, step: StepTemplate, source: Source) -> Iterator[Finding]:
+    inputs = definition.inputs.get("properties", {})
+    earlier = {s.id: KINDS[s.kind].outputs for s in definition.steps[:index] if s.kind in KINDS}
+    for pointer, text in marked(step.params):
+        where, found = f"/steps/{index}/params{pointer}", reference(text)
+        if step.kind == "file.render" and pointer == "/template":
+            continue
+        if found is None:
+            hint = "a binding is a whole value: exactly ${inputs.NAME} or ${steps.ID.OUTPUT}"
+            yield _found(source, where, "binding", f"{text!r} mixes text and a binding", hint)
+        elif found[0] and found[1] not in earlier.get(found[0], ()):
+            yield _found(source, where, "binding", f"no earlier step {found[0]!r} has an output {found[1]!r}")
+        elif not found[0] and found[1] not in inputs:
+            yield _found(source, where, "binding", f"there is no input {found[1]!r}")
+
+
+def _params(step: StepTemplate, source: Source, at: str) -> Iterator[Finding]:
+    """Checks the parameters' types; a bound value may be anything until it is bound."""
+    bound = {name for name, value in step.params.items() if any(True for _ in marked(value))}
+    plain = {name: value for name, value in step.params.items() if name not in bound}
+    known = {field.encode_name: field for field in msgspec.structs.fields(KINDS[step.kind].params)}
+    for name in bound - set(known):
+        yield _found(source, f"{at}/params/{name}", "params", f"{step.kind} has no parameter {name!r}")
+    missing = [n for n, f in known.items() if f.required and n not in step.params]
+    for name in missing:
+        yield _found(source, f"{at}/params", "params", f"{step.kind} needs the parameter {name!r}")
+    if missing:
+        return
+    fillers = {name: _any_valid(known[name].type) for name in bound if name in known and known[name].required}
+    try:
+        convert(plain | fillers, KINDS[step.kind].params, code="invalid_definition", what=f"step {step.id}")
+    except HostlerError as err:
+        yield _found(source, f"{at}/params{err.pointer}", "params", err.message)
+
+
+_FILLERS: tuple[Any, ...] = (
+    "https://a",
+    "/a",
+    "a" * 64,
+    1,
+    True,
+    {},
+    [],
+    "a",
+    [{"type": "tcp", "host": "a", "port": 1}],
+)
+
+
+def _any_valid(type_: Any) -> Any:
+    """Some value of the type, to stand in for a binding."""
+    for value in _FILLERS:
+        try:
+            msgspec.convert(value, type_)
+        except msgspec.ValidationError:
+            continue
+        return value
+    return None
+
+
+def _exec(
+    step: StepTemplate, source: Source, at: str, commands: Mapping[str, CommandProfile]
+) -> Iterator[Finding]:
+    name = step.params.get("profile")
+    if not isinstance(name, str) or reference(name):
+        yield _found(
+            source, f"{at}/params/profile", "command-profile", "the command profile must be named outright"
+        )
+    elif name not in commands:
+        yield _found(
+            source, f"{at}/params/profile", "command-profile", f"there is no command profile {name!r}"
+        )
+    else:
+        given, wanted = set(step.params.get("args", {})), set(placeholders(commands[name]))
+        for missing in sorted(wanted - given):
+            yield _found(
+                source, f"{at}/params", "command-args", f"argument {missing!r} of {name} is not given"
+            )
+        for extra in sorted(given - wanted):
+            yield _found(
+                source, f"{at}/params/args/{extra}", "command-args", f"{name} takes no argument {extra!r}"
+            )
+
+
+def _command(profile: CommandProfile, source: Source) -> Iterator[Finding]:
+    program = profile.command.rpartition("/")[2]
+    if not profile.command.startswith("/") or ".." in profile.command.split("/"):
+        yield _found(source, "/command", "command-path", "the executable must be an absolute path (EX-03)")
+    if program in INTERPRETERS or program.rstrip("0123456789.") in INTERPRETERS:
+        message = f"{program} runs other programs or text, which no profile may (EX-06)"
+        yield _found(source, "/command", "interpreter", message, "name the program that does the work")
+    if "timeout_seconds" not in source.value:
+        yield _found(source, "", "timeout", "a command profile must say its timeout_seconds (EX-03)")
+    if profile.timeout_seconds <= 0 or profile.retries < 0:
+        yield _found(source, "", "limits", "timeout_seconds must be above 0 and retries not below")
+    for name in sorted(LOADER_VARIABLES & {*profile.env_passthrough, *profile.env}):
+        yield _found(source, "/env_passthrough", "environment", f"{name} changes what a program runs (J4)")
+    yield from _placeholders(profile, source)
+
+
+def _placeholders(profile: CommandProfile, source: Source) -> Iterator[Finding]:
+    names = placeholders(profile)
+    for name in names:
+        if name not in profile.arg_schema:
+            yield _found(source, "/args", "arg-schema", f"argument {name!r} has no schema (EX-03)")
+    for index, arg in enumerate(profile.args):
+        if "${" in arg and arg not in {f"${{{name}}}" for name in names}:
+            message = "a placeholder is a whole argument: exactly ${name}"
+            yield _found(source, f"/args/{index}", "placeholder", message)
+
+
+def _auto_executed(path: str) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in AUTO_EXECUTED)
