@@ -35,12 +35,7 @@ def name_of(path: Path) -> str:
 
 
 def test_no_package_marker_stands_in_a_component_or_a_namespace_root() -> None:
-    strays = [
-        name
-        for c in (*COMPONENTS, "packaging", "tests")
-        for name in [ROOT / c / "__init__.py"]
-        if name.exists()
-    ]
+    strays = [name for c in (*COMPONENTS, "packaging", "tests") for name in [ROOT / c / "__init__.py"] if name.exists()]
     strays += list(ROOT.glob("*/hostler/__init__.py"))
     assert not strays
 

@@ -21,9 +21,7 @@ def command() -> None:
 @command.command()
 @click.argument("operation_id", required=False)
 @click.option("--node", help="export one node's whole chain instead of an operation's nodes")
-@click.option(
-    "--file", "-o", "target", type=click.Path(path_type=Path), required=True, help="bundle to write"
-)
+@click.option("--file", "-o", "target", type=click.Path(path_type=Path), required=True, help="bundle to write")
 @click.pass_obj
 @guarded
 def export(settings: Settings, operation_id: str | None, node: str | None, target: Path) -> None:

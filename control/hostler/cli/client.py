@@ -152,6 +152,4 @@ def _problem(status: int, content: bytes) -> HostlerError:
         return Internal("internal_error", f"{detail} (status {status})")
     correlation = str(document.get("correlation_id", ""))
     pointer = str(document.get("pointer", ""))
-    return error(
-        code, detail, hint=str(document.get("hint", "")), pointer=pointer, correlation_id=correlation
-    )
+    return error(code, detail, hint=str(document.get("hint", "")), pointer=pointer, correlation_id=correlation)

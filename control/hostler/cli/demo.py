@@ -33,9 +33,7 @@ START_LIMIT_S = 30.0
 
 
 @click.command(name="demo")
-@click.option(
-    "--directory", type=click.Path(path_type=Path), help="where to keep everything (else temporary)"
-)
+@click.option("--directory", type=click.Path(path_type=Path), help="where to keep everything (else temporary)")
 @click.option("--size-mb", default=256, show_default=True, help="size of the artifact in MiB")
 @click.option("--keep/--no-keep", default=None, help="leave the control plane running at the end")
 @guarded
@@ -121,9 +119,7 @@ class Demo:
         client = self.start_control()
         for name in NODES:
             self.enrol(client, name)
-        self.say(
-            f"submitting {REF} to {len(NODES)} nodes: {size >> 20} MiB each, cut off half-way by the server"
-        )
+        self.say(f"submitting {REF} to {len(NODES)} nodes: {size >> 20} MiB each, cut off half-way by the server")
         operation = self.stage(client, artifact)
         self.prove(operation, artifact)
         self.farewell(operation)
@@ -149,7 +145,7 @@ class Demo:
         self.do([program, "init", "--config", config])
         token = self.home / "admin.token"
         role = ["--role", "platform_admin", "--token-out", str(token)]
-        self.do([program, "principals", "--config", config, "add", "demo-admin", *role])
+        self.do([program, "add-principal", "demo-admin", "--config", config, *role])
         self.run.start("control", [program, "serve", "--config", config], log)
         client = Client(Settings(server=self.ports.server, token_file=str(token), project=demo_files.PROJECT))
         self.until(lambda: self._healthy(client), "control", log)
@@ -192,25 +188,19 @@ class Demo:
             time.sleep(0.005)
         had = demo_files.largest_file(directory)
         self.run.kill(name)
-        self.console.print(
-            f"         [red]killed {name} with SIGKILL at {had >> 20} MiB[/], starting it again"
-        )
+        self.console.print(f"         [red]killed {name} with SIGKILL at {had >> 20} MiB[/], starting it again")
         self.start_agent(name)
 
     def prove(self, operation: dict[str, Any], artifact: dict[str, Any]) -> None:
         if operation["status"] != "succeeded":
-            raise error(
-                "internal_error", f"the operation ended as {operation['status']}", hint=f"see {self.home}"
-            )
+            raise error("internal_error", f"the operation ended as {operation['status']}", hint=f"see {self.home}")
         self.say("checking every file's digest")
         demo_files.check_artifacts(self.home, artifact["sha256"])
         self.say("exporting the receipts and verifying the chain offline, against the trust root")
         hostler = [demo_files.program("hostler"), "--config", str(self.home / "cli.toml")]
         bundle = str(self.home / "audit.json")
         self.do([*hostler, "audit", "export", operation["operation_id"], "-o", bundle])
-        self.do(
-            [*hostler, "audit", "verify", bundle, "--trust", str(self.home / "pki" / "trust.json")], show=True
-        )
+        self.do([*hostler, "audit", "verify", bundle, "--trust", str(self.home / "pki" / "trust.json")], show=True)
 
     def farewell(self, operation: dict[str, Any]) -> None:
         config = f"hostler --config {self.home / 'cli.toml'}"
@@ -219,20 +209,14 @@ class Demo:
         self.console.print("Next       ", end="")
         self.console.print(f"{config} nodes list", soft_wrap=True)
         self.console.print(f"           {config} operations get {operation['operation_id']}", soft_wrap=True)
-        self.console.print(
-            f"           {config} operations plan node.smoke.noop@v1 --node node-a", soft_wrap=True
-        )
+        self.console.print(f"           {config} operations plan node.smoke.noop@v1 --node node-a", soft_wrap=True)
 
     def do(self, arguments: list[str], show: bool = False) -> None:
         """Runs one command to its end; its own words are the error."""
-        done = subprocess.run(
-            arguments, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
-        )
+        done = subprocess.run(arguments, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if done.returncode:
             words = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no message"]
-            raise error(
-                "internal_error", f"{Path(arguments[0]).name} failed: {words[0]}", hint=f"see {self.home}"
-            )
+            raise error("internal_error", f"{Path(arguments[0]).name} failed: {words[0]}", hint=f"see {self.home}")
         if show:
             self.console.print(done.stdout.rstrip())
 

@@ -23,15 +23,9 @@ def target_options(function: Any) -> Any:
         [
             click.argument("definition", metavar="TYPE@VERSION"),
             click.option("--node", "nodes", multiple=True, help="target node, by name or id (repeatable)"),
-            click.option(
-                "--label", "labels", multiple=True, help="target nodes by label, name=value (repeatable)"
-            ),
-            click.option(
-                "--input", "-i", "pairs", multiple=True, help="name=text, or name:=JSON (repeatable)"
-            ),
-            click.option(
-                "--input-file", type=click.File(), help="inputs as YAML or JSON, - for standard input"
-            ),
+            click.option("--label", "labels", multiple=True, help="target nodes by label, name=value (repeatable)"),
+            click.option("--input", "-i", "pairs", multiple=True, help="name=text, or name:=JSON (repeatable)"),
+            click.option("--input-file", type=click.File(), help="inputs as YAML or JSON, - for standard input"),
         ]
     ):
         function = option(function)
@@ -42,9 +36,7 @@ def target_options(function: Any) -> Any:
 @target_options
 @click.option("--replicas", default=1, show_default=True, help="tasks on each node")
 @click.option("--idempotency-key", help="submitting the same key and body again gives the same operation")
-@click.option(
-    "--approved-plan", "approved", multiple=True, help="NODE_ID=DIGEST, as 'plan' printed it (repeatable)"
-)
+@click.option("--approved-plan", "approved", multiple=True, help="NODE_ID=DIGEST, as 'plan' printed it (repeatable)")
 @click.option("--watch/--no-watch", default=False, help="follow until it ends")
 @output_option
 @click.pass_obj

@@ -14,9 +14,7 @@ from hostler.cli.settings import Settings
 def project_of(settings: Settings) -> str:
     """Raises a usage error where no project is named."""
     if not settings.project:
-        raise click.UsageError(
-            "no project: pass 'hostler --project NAME …' or set it in the configuration file"
-        )
+        raise click.UsageError("no project: pass 'hostler --project NAME …' or set it in the configuration file")
     return settings.project
 
 

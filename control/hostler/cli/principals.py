@@ -23,9 +23,7 @@ def command() -> None:
 @click.option("--org", default="", help="tenant the role is limited to")
 @click.option("--scope-project", default="", help="project the role is limited to")
 @click.option("--valid-days", default=365, show_default=True)
-@click.option(
-    "--file", "-o", "target", type=click.Path(path_type=Path), help="write the token here, mode 0600"
-)
+@click.option("--file", "-o", "target", type=click.Path(path_type=Path), help="write the token here, mode 0600")
 @output_option
 @click.pass_obj
 @guarded

@@ -41,23 +41,15 @@ def lint(directory: Path, output: str) -> None:
     if findings:
         sys.exit(EXIT_REFUSED)
     if output == "text":
-        click.echo(
-            f"{len(profiles.definitions)} definitions and {len(profiles.commands)} commands are in order"
-        )
+        click.echo(f"{len(profiles.definitions)} definitions and {len(profiles.commands)} commands are in order")
 
 
 @command.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option(
-    "--key", "keys", multiple=True, required=True, type=click.Path(path_type=Path), help="catalog key"
-)
-@click.option(
-    "--version", "number", type=int, help="catalog version [default: minutes since 1970, so it rises]"
-)
+@click.option("--key", "keys", multiple=True, required=True, type=click.Path(path_type=Path), help="catalog key")
+@click.option("--version", "number", type=int, help="catalog version [default: minutes since 1970, so it rises]")
 @click.option("--valid-days", default=180, show_default=True)
-@click.option(
-    "--file", "-o", "target", required=True, type=click.Path(path_type=Path), help="bundle to write"
-)
+@click.option("--file", "-o", "target", required=True, type=click.Path(path_type=Path), help="bundle to write")
 @guarded
 def sign(directory: Path, keys: tuple[Path, ...], number: int | None, valid_days: int, target: Path) -> None:
     """Lint DIRECTORY and sign it into a catalog bundle. Needs no network: do it where the catalog key is."""
@@ -80,7 +72,7 @@ def sign(directory: Path, keys: tuple[Path, ...], number: int | None, valid_days
     )
     signed = catalog.sign_manifest(made, [load_signer(key) for key in keys])
     target.write_bytes(
-        catalog.write_bundle(signed, [document.canonical() for document in (*definitions, *commands)])
+        catalog.write_bundle(signed, [*(d.canonical() for d in definitions), *(c.canonical() for c in commands)])
     )
     click.echo(f"wrote {target}: catalog version {made.version}, {len(definitions)} definitions")
     click.echo(f"publish it with: hostler profiles publish {target}")

@@ -28,9 +28,7 @@ def follow(client: Client, path: str, console: Console | None = None) -> dict[st
     """Shows every task's present step as a bar, then the timeline; returns the last state."""
     console = console or Console()
     operation: dict[str, Any] = client.call("GET", path)
-    console.print(
-        f"[bold]{operation['operation_id']}[/]  {operation['operation_type']}@{operation['version']}"
-    )
+    console.print(f"[bold]{operation['operation_id']}[/]  {operation['operation_type']}@{operation['version']}")
     if operation["status"] not in FINAL:
         columns = (
             TextColumn("{task.fields[node]}"),
@@ -83,9 +81,7 @@ def print_operation(operation: dict[str, Any], console: Console | None = None) -
 
 def _print_task(task: dict[str, Any], console: Console, start: int, span: int) -> None:
     attempt = f"  attempt {task['attempt_number']}" if task.get("attempt_number", 1) > 1 else ""
-    console.print(
-        f"[bold]{escape(task['node_name'])}[/]  {task['task_id']}  {styled(task['status'])}{attempt}"
-    )
+    console.print(f"[bold]{escape(task['node_name'])}[/]  {task['task_id']}  {styled(task['status'])}{attempt}")
     for step in task["steps"]:
         recovered = " [yellow]recovered[/]" if step.get("recovered") else ""
         console.print(
@@ -94,9 +90,7 @@ def _print_task(task: dict[str, Any], console: Console, start: int, span: int) -
             soft_wrap=True,
         )
     if task.get("error_code"):
-        console.print(
-            f"  [red]{task['error_code']}[/]: {escape(task.get('error_message', ''))}", soft_wrap=True
-        )
+        console.print(f"  [red]{task['error_code']}[/]: {escape(task.get('error_message', ''))}", soft_wrap=True)
         if task.get("error_hint"):
             console.print(f"  {escape(task['error_hint'])}", soft_wrap=True)
 
@@ -106,15 +100,16 @@ def _line(step: dict[str, Any], start: int, span: int) -> str:
     if not step.get("started_at_ms"):
         return " " * _TIMELINE_WIDTH
     finished = step.get("finished_at_ms") or int(time.time() * 1000)
-    left = min(_TIMELINE_WIDTH - 1, (step["started_at_ms"] - start) * _TIMELINE_WIDTH // span)
-    right = min(_TIMELINE_WIDTH, max(left + 1, (finished - start) * _TIMELINE_WIDTH // span))
+    left: int = min(_TIMELINE_WIDTH - 1, (step["started_at_ms"] - start) * _TIMELINE_WIDTH // span)
+    right: int = min(_TIMELINE_WIDTH, max(left + 1, (finished - start) * _TIMELINE_WIDTH // span))
     return " " * left + "━" * (right - left) + " " * (_TIMELINE_WIDTH - right)
 
 
 def _seconds(step: dict[str, Any]) -> str:
     if not (step.get("started_at_ms") and step.get("finished_at_ms")):
         return ""
-    return f"{(step['finished_at_ms'] - step['started_at_ms']) / 1000:.3f} s"
+    took_ms: int = step["finished_at_ms"] - step["started_at_ms"]
+    return f"{took_ms / 1000:.3f} s"
 
 
 def print_plan(operation: dict[str, Any], console: Console | None = None) -> None:
@@ -131,6 +126,4 @@ def print_plan(operation: dict[str, Any], console: Console | None = None) -> Non
         if task.get("error_code"):
             console.print(f"  [red]{task['error_code']}[/]: {escape(task.get('error_message', ''))}")
         if task.get("plan_digest"):
-            console.print(
-                f"  approve with: --approved-plan {task['node_id']}={task['plan_digest']}", soft_wrap=True
-            )
+            console.print(f"  approve with: --approved-plan {task['node_id']}={task['plan_digest']}", soft_wrap=True)

@@ -70,6 +70,7 @@ CODES: dict[str, Code] = {
     "operation_final": Code("Conflict", "the operation has already ended", "submit a new operation or retry it"),
     "operation_not_final": Code("Conflict", "the operation has not ended yet", "wait for it or cancel it first"),
     "node_exists": Code("Conflict", "a node of that name exists", "choose another name, or remove the old node"),
+    "principal_exists": Code("Conflict", "a principal of that name exists", "choose another name, or revoke the old one"),
     "already_initialised": Code("Conflict", "the directory already holds keys or state", "choose an empty directory; nothing was overwritten"),
     # -- capacity and dependencies ------------------------------------------------------------
     "disk_full": Code("Exhausted", "there is not enough free space", "free space on the file system named"),

@@ -1,1 +1,1 @@
-"""Pure decisions over plain data. No clock, no randomness, no database, no network: `now_ms` and ids come in."""
+"""Pure decisions over plain data: no clock, no randomness, no database, no network. Time and ids come in."""

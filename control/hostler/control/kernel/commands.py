@@ -56,10 +56,14 @@ class SubmitOperation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperationCreated(msgspec.Struct, frozen=True):
-    """`created` is False when the idempotency key had been used with the same body."""
+    """`created` is False when the idempotency key had been used with the same body.
+
+    `deprecated` says that the definition version still runs and will not for ever (OP-18).
+    """
 
     operation_id: str
     created: bool
+    deprecated: bool = False
 
 
 class CancelOperation(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +138,7 @@ class RecordCertificate(msgspec.Struct, frozen=True, kw_only=True):
     thumbprint: str
     not_before_ms: int
     not_after_ms: int
+    certificate_pem: str = ""  # for audit bundles: it ties the node's key to the CA
 
 
 class RevokeNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,11 +149,12 @@ class RevokeNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeHello(msgspec.Struct, frozen=True, kw_only=True):
-    """→ None. A session began."""
+    """→ None. A session began. `serial` is the certificate it came with: its first use proves it (PK-04)."""
 
     node_id: str
     session_id: str
     hello: Hello
+    serial: str = ""
 
 
 class NodeGone(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +180,10 @@ class FoldReports(msgspec.Struct, frozen=True, kw_only=True):
 
 class ExpireTasks(msgspec.Struct, frozen=True, kw_only=True):
     """→ number of tasks ended as `expired`: their window passed before any agent took them."""
+
+
+class ControlStarted(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. The process began: no session is open yet, whatever the last one left behind."""
 
 
 class CreatePrincipal(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,6 +220,7 @@ Command = (
     | TasksAccepted
     | FoldReports
     | ExpireTasks
+    | ControlStarted
     | CreatePrincipal
     | RevokePrincipal
 )

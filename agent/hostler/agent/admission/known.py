@@ -1,0 +1,43 @@
+"""Parameters whose value stands before anything has run: gates look at those."""
+
+from typing import Any, NamedTuple
+
+from hostler.catalog.binding import bind, references
+from hostler.catalog.definition import Definition
+
+_LOOKED_AT = ("url", "path", "owner", "group", "size_bytes")
+
+
+class Open(NamedTuple):
+    """A parameter that gates look at, bindings unresolved."""
+
+    kind: str
+    name: str
+    params: dict[str, Any]  # just this one
+
+
+class Known(NamedTuple):
+    kind: str
+    name: str
+    value: Any
+
+
+def guarded(definition: Definition) -> tuple[Open, ...]:
+    """Worked out once for each definition.
+
+    What depends on the output of a step is left out: the runner checks it once it is bound.
+    """
+    return tuple(
+        Open(step.kind, name, {name: step.params[name]})
+        for step in definition.steps
+        for name in _LOOKED_AT
+        if name in step.params and not _waits(step.params[name])
+    )
+
+
+def known(guarded_params: tuple[Open, ...], inputs: dict[str, Any]) -> tuple[Known, ...]:
+    return tuple(Known(one.kind, one.name, bind(one.params, inputs, {})[one.name]) for one in guarded_params)
+
+
+def _waits(value: Any) -> bool:
+    return any(reference.startswith("steps.") for reference in references(value))

@@ -1,0 +1,66 @@
+"""The effective policy against what would run; the control plane checked it too, we do not rely on that."""
+
+from typing import Any
+
+from hostler.agent.admission.case import Case
+from hostler.base.digest import same_digest
+from hostler.base.errors import error
+from hostler.catalog.definition import Definition
+from hostler.catalog.policy import allows_source, policy_digest
+
+TARGET_KIND = "node"
+PULL, VERIFY = "artifact.pull_blob", "artifact.verify"
+
+
+def policy(case: Case) -> None:
+    """Raises `policy_denied`, `source_denied` or `too_large` (AZ-07, AZ-08, T9)."""
+    rules, definition = case.task.policy, case.definition
+    assert definition is not None
+    if not same_digest(case.task.policy_digest, policy_digest(rules)):
+        raise error("malformed_envelope", "the policy does not have the digest named beside it")
+    if not rules.enabled:
+        raise error("policy_denied", f"policy does not enable {definition.ref} here")
+    if rules.allowed_target_kinds is not None and TARGET_KIND not in rules.allowed_target_kinds:
+        raise error("policy_denied", f"policy does not allow {definition.ref} on nodes")
+    for known in case.known:
+        if known.kind == PULL and known.name == "url":
+            _source(case, str(known.value))
+        if known.kind == PULL and known.name == "size_bytes":
+            _size(case, known.value)
+    if rules.require_signature_verification or definition.artifacts.require_signature:
+        _signatures(definition)
+
+
+def _source(case: Case, url: str) -> None:
+    assert case.definition is not None
+    sources = case.definition.artifacts.allowed_sources
+    if not allows_source(case.task.policy, sources, url):
+        shown = url.partition("?")[0]
+        raise error("source_denied", f"source {shown} is outside what policy and definition allow")
+
+
+def _size(case: Case, size: Any) -> None:
+    limit = case.task.policy.max_artifact_size_bytes
+    if limit and isinstance(size, int) and size > limit:
+        raise error("too_large", f"an artifact of {size} bytes is above the policy's {limit}")
+
+
+def _signatures(definition: Definition) -> None:
+    """Each pulled path is verified afterwards, by a step that names a signature (SK-03: fails closed)."""
+    for index, step in enumerate(definition.steps):
+        if step.kind != PULL:
+            continue
+        later = [s for s in definition.steps[index + 1 :] if s.kind == VERIFY and s.params.get("signature_path")]
+        if not any(s.params.get("path") == step.params.get("path") for s in later):
+            raise error("policy_denied", f"policy requires signatures, and none is checked after step {step.id}")
+
+
+def authority(case: Case) -> None:
+    """Raises `local_policy_denied`: root of this node has the last word (AZ-09, EX-09)."""
+    local, definition = case.view.authority, case.definition
+    assert definition is not None
+    local.check_operation(definition.type, definition.version)
+    for step in case.task.steps:
+        local.check_kind(step.kind, case.commands.get(step.command_profile))
+    for known in case.known:
+        local.check_value(known.name, known.value)

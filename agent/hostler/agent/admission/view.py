@@ -1,0 +1,32 @@
+"""What admission may look at: one frozen picture of what this node knows."""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from hostler.agent.admission.authority import LocalAuthority
+from hostler.agent.journal.rows import KnownTask
+from hostler.catalog.manifest import Catalog
+from hostler.pki.trust import TrustStore
+
+
+class AdmissionView(msgspec.Struct, frozen=True, kw_only=True):
+    """Attributes:
+    thumbprint: hex SHA-256 of this node's public key (SPKI).
+    allocation_id: "" while the node belongs to no allocation.
+    catalog: None before the first one.
+    known: what the journal remembers of a task id.
+    storage: the journal's health word, `ok` or an error code.
+    """
+
+    node_id: str
+    thumbprint: str
+    allocation_id: str = ""
+    trust: TrustStore
+    catalog: Catalog | None
+    authority: LocalAuthority = LocalAuthority()
+    capabilities: Mapping[str, str] = {}
+    high_sequence: int
+    control_epoch: int
+    known: Callable[[str], KnownTask | None]
+    storage: str = "ok"

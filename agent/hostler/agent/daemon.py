@@ -1,0 +1,226 @@
+"""Composition root of `hostler-agent run`: builds the parts, one TaskGroup, every loop named here.
+
+| loop | reads | emits |
+| --- | --- | --- |
+| `Session.run` | the control plane, the journal's outbox | envelopes and updates into the inbox |
+| `Pipeline.run` | inbox, open tasks of the journal | running tasks, refusals, acceptances |
+| `Renewal.run` | the clock | a new certificate, a new link |
+| `_housekeeping` | journal health, watchdog | `status.json`, a heartbeat when health changed |
+"""
+
+import asyncio
+import os
+import random
+import signal
+from pathlib import Path
+
+import grpc.aio
+import msgspec
+import structlog
+
+from hostler.agent import capabilities, systemd
+from hostler.agent.admission.view import AdmissionView
+from hostler.agent.config import AgentConfig
+from hostler.agent.host.host import Host
+from hostler.agent.journal.journal import Journal
+from hostler.agent.lifecycle import identity
+from hostler.agent.lifecycle.enroll import agent_version
+from hostler.agent.lifecycle.renew import Renewal
+from hostler.agent.lifecycle.trust import Trusted
+from hostler.agent.pipeline import Pipeline
+from hostler.agent.runner import faults
+from hostler.agent.runner.runner import Runner
+from hostler.agent.session.dial import dial
+from hostler.agent.session.inbox import Inbox
+from hostler.agent.session.outgoing import Outgoing
+from hostler.agent.session.session import Session
+from hostler.base.clock import SystemClock
+from hostler.wire.node import Heartbeat, Hello
+
+_log = structlog.get_logger("hostler.agent.daemon")
+_HOUSEKEEPING_S = 15.0
+
+
+class Daemon:
+    """One agent. `run` returns when it was asked to stop."""
+
+    def __init__(self, config: AgentConfig, journal: Journal) -> None:
+        self.config = config
+        self.clock = SystemClock()
+        self.journal = journal
+        self.me = identity.load(config.state)
+        self.trusted = Trusted(config.state, journal, self.clock)
+        self.capabilities = capabilities.detect(Path(config.files.root))
+        self.host = Host(
+            root=Path(config.files.root),
+            clock=self.clock,
+            write_prefixes=config.files.write_prefixes,
+            deny_prefixes=config.files.deny_prefixes,
+            spool=config.state / "spool",
+            parallel=config.parallel_tasks,
+            fetch=config.fetch,
+        )
+        self._build()
+
+    def _build(self) -> None:
+        inbox, rng = Inbox(), random.Random()
+        self.outgoing = Outgoing(self.journal, self._heartbeat)
+        self.journal.on_outbox(self.outgoing.rows_added)
+        self.runner = Runner(
+            journal=self.journal,
+            host=self.host,
+            signer=self.me.signer,
+            node_id=self.me.node_id,
+            trust_domain=self.me.facts.trust_domain,
+            clock=self.clock,
+            progress=self.outgoing.progress,
+            trust=lambda: self.trusted.store,
+            authority=self.config.authority,
+        )
+        self.pipeline = Pipeline(
+            inbox=inbox,
+            journal=self.journal,
+            runner=self.runner,
+            trusted=self.trusted,
+            view=self._view,
+            clock=self.clock,
+            parallel=self.config.parallel_tasks,
+            accepted=self.outgoing.accepted,
+            changed=self.outgoing.beat_now,
+        )
+        self.session = Session(
+            dial=self._dial,
+            hello=self._hello,
+            journal=self.journal,
+            inbox=inbox,
+            outgoing=self.outgoing,
+            transport=self.config.control.transport,
+            rng=rng,
+        )
+        self.renewal = Renewal(self.config.state, self.me, lambda _: self._dial(), self.clock, rng, self._renewed)
+
+    async def run(self) -> None:
+        await self.trusted.load()
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        _log.info("agent.started", node_id=self.me.node_id, version=agent_version())
+        systemd.notify("READY=1")
+        async with asyncio.TaskGroup() as group:
+            running = [
+                group.create_task(loop_())
+                for loop_ in (self.session.run, self.pipeline.run, self.renewal.run, self._housekeeping)
+            ]
+            await stop.wait()
+            systemd.notify("STOPPING=1")
+            await self._finish_running()
+            for task in running:
+                task.cancel()
+        await self.host.close()
+        _log.info("agent.stopped", node_id=self.me.node_id)
+
+    async def _finish_running(self) -> None:
+        """Gives what runs a moment to end; what does not is found by the journal at the next start."""
+        end = asyncio.get_running_loop().time() + self.config.stop_grace_seconds
+        while self.pipeline.running and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)  # at the end of life a glance now and then will do
+
+    async def _housekeeping(self) -> None:
+        interval = systemd.watchdog_interval_s() or _HOUSEKEEPING_S
+        before = self.journal.storage
+        while True:
+            self._write_status()
+            systemd.notify("WATCHDOG=1")
+            await asyncio.sleep(min(interval, _HOUSEKEEPING_S))
+            if self.journal.storage != "ok":
+                await self.journal.check()
+            if self.journal.storage != before:
+                before = self.journal.storage
+                self.outgoing.beat_now()
+
+    def _write_status(self) -> None:
+        status = {
+            "node_id": self.me.node_id,
+            "version": agent_version(),
+            "pid": os.getpid(),
+            "at_ms": self.clock.now_ms(),
+            "session": self.session.state,
+            "hold": self._hold(),
+            "storage": self.journal.storage,
+            "running_tasks": self.pipeline.running,
+            "outbox_rows": self.journal.outbox_rows,
+            "catalog_version": self.trusted.catalog_version,
+            "keyset_version": self.trusted.store.keyset.version,
+            "certificate_expires_ms": self.renewal.current.facts.not_after_ms,
+        }
+        path = self.config.state / "status.json"
+        scratch = path.with_suffix(".new")
+        try:
+            scratch.write_bytes(msgspec.json.encode(status))
+            scratch.replace(path)
+        except OSError as err:
+            _log.warning("status.not_written", error=err)
+
+    def _dial(self) -> grpc.aio.Channel:
+        return dial(self.config.control.address, self.renewal.current, self.trusted.store)
+
+    def _renewed(self, fresh: identity.Identity) -> None:
+        self.me = fresh
+        self.session.redial()
+
+    def _hold(self) -> str:
+        return self.session.hold or self.trusted.refused
+
+    def _view(self) -> AdmissionView:
+        return AdmissionView(
+            node_id=self.me.node_id,
+            thumbprint=self.me.thumbprint,
+            allocation_id=self.config.allocation_id,
+            trust=self.trusted.store,
+            catalog=self.trusted.catalog,
+            authority=self.config.authority,
+            capabilities=self.capabilities,
+            high_sequence=self.journal.high_sequence,
+            control_epoch=self.journal.control_epoch,
+            known=self.journal.known,
+            storage=self.journal.storage,
+        )
+
+    def _hello(self) -> Hello:
+        return Hello(
+            agent_version=agent_version(),
+            boot_id=capabilities.boot_id(),
+            keyset_version=self.trusted.store.keyset.version,
+            catalog_version=self.trusted.catalog_version,
+            high_sequence=self.journal.high_sequence,
+            control_epoch=self.journal.control_epoch,
+            parallel_tasks=self.config.parallel_tasks,
+            capabilities=self.capabilities,
+            labels=self.config.labels,
+            storage=self.journal.storage,
+        )
+
+    def _heartbeat(self) -> Heartbeat:
+        return Heartbeat(
+            running_tasks=self.pipeline.running,
+            free_slots=max(0, self.config.parallel_tasks - self.pipeline.running),
+            outbox_rows=self.journal.outbox_rows,
+            storage=self.journal.storage,
+            hold=self._hold(),
+        )
+
+
+async def run(config: AgentConfig) -> None:
+    """Opens the journal and runs the agent until it is told to stop.
+
+    Raises:
+        HostlerError: `storage_unhealthy`, `invalid_config`, and what else keeps it from starting.
+    """
+    faults.arm(config.testing.fault_points, enabled=config.testing.enabled)
+    config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    journal = await Journal.open(config.state / "journal.db", SystemClock())
+    try:
+        await Daemon(config, journal).run()
+    finally:
+        await journal.close()

@@ -1,0 +1,267 @@
+"""Commands: by execve in a helper process, with a deadline, a record and an end to the whole tree.
+
+Nothing here forks the agent or knows a shell. Standard input is /dev/null, only 0, 1 and 2 are open,
+the environment is exactly what is given (EX-06, EX-07).
+"""
+
+import asyncio
+import errno
+import itertools
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hostler.agent.host.helpers import Answer, Helper, HelperGone, Pool
+from hostler.agent.host.output import Capture, OnLine
+from hostler.agent.host.reaper import KILL_LIMIT_S
+from hostler.agent.host.records import RunRecord, RunState, Spool
+from hostler.agent.host.users import User, Users
+from hostler.base.clock import Clock, Deadline
+from hostler.base.errors import error
+
+GRACE_S = 2.0  # between SIGTERM and SIGKILL
+_ANSWER_MARGIN_S = 5.0
+_ENDING_WAIT_S = GRACE_S + KILL_LIMIT_S
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """One command, complete: nothing is searched, filled in or inherited.
+
+    Attributes:
+        argv: the first is the absolute path of the executable.
+        run_as: user name, "" for the agent's unprivileged service user.
+        sha256: digest the executable must have, or "".
+        record: task id and step index that `recall` finds the run under, or None for no record.
+        note: goes into the record; the digest of the argv.
+        max_output_bytes: of each captured stream; the rest is read and dropped.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = "/"
+    run_as: str = ""
+    sha256: str = ""
+    capture_stdout: bool = False
+    capture_stderr: bool = False
+    max_output_bytes: int = 1_048_576
+    record: tuple[str, int] | None = None
+    note: str = ""
+    grace_s: float = GRACE_S
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """How a command ended by itself: with a status, or by a signal that was not ours.
+
+    Attributes:
+        leftovers: processes that outlived it and were ended.
+        stdout, stderr: the last 64 KiB of what was captured.
+    """
+
+    status: int
+    signal: int = 0
+    leftovers: int = 0
+    stdout: str = ""
+    stderr: str = ""
+
+
+class Execute:
+    """The door. One per agent; `close` ends all that runs."""
+
+    def __init__(self, spool: Path, clock: Clock, parallel: int) -> None:
+        self._spool = Spool(spool, clock)
+        self._pool = Pool(parallel)
+        self._users = Users()
+        self._ids = itertools.count(1)
+        self._ready = False
+        self._preparing = asyncio.Lock()
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        deadline: Deadline,
+        cancelled: asyncio.Event | None = None,
+        on_line: OnLine | None = None,
+    ) -> Finished:
+        """Runs it to its end. Afterwards none of its processes is left.
+
+        Raises:
+            HostlerError: `timeout`, `canceled`, `command_not_found`, `command_changed`,
+                `interrupted_apply` when the helper itself was killed.
+        """
+        _check(command)
+        cancelled = cancelled or asyncio.Event()
+        user = await self._users.to_run_as(command.run_as)
+        await self._prepare()
+        helper = await self._pool.take()
+        try:
+            if cancelled.is_set():
+                raise error("canceled", f"{command.argv[0]} was cancelled before it started")
+            if deadline.passed():
+                raise error("timeout", f"no time was left to start {command.argv[0]}")
+            return await self._run_in(helper, command, user, deadline, cancelled, on_line)
+        finally:
+            self._pool.put(helper)
+
+    async def recall(self, task_id: str, step_index: int) -> RunRecord:
+        """What became of a run before the agent's last restart; waits while it is still being ended."""
+        await self._prepare()
+        if self._spool.busy(task_id, step_index):
+            await asyncio.to_thread(self._spool.wait, task_id, step_index, _ENDING_WAIT_S)
+        return self._spool.read(task_id, step_index)
+
+    def forget(self, task_id: str, step_index: int) -> None:
+        """Drops the record, once the outcome stands in the journal."""
+        self._spool.forget(task_id, step_index)
+
+    def adopt_orphans(self) -> None:
+        """Makes this process inherit what a killed helper leaves behind, to end it.
+
+        For the daemon only: from now on every child of this process that is no helper is ended.
+        """
+        self._pool.adopt_orphans()
+
+    async def close(self) -> None:
+        """Ends what runs, and the helpers."""
+        await self._pool.close()
+
+    async def _prepare(self) -> None:
+        if self._ready:
+            return
+        async with self._preparing:
+            if not self._ready:
+                await asyncio.to_thread(self._spool.prepare)
+                self._ready = True
+
+    async def _run_in(
+        self,
+        helper: Helper,
+        command: Command,
+        user: User | None,
+        deadline: Deadline,
+        cancelled: asyncio.Event,
+        on_line: OnLine | None,
+    ) -> Finished:
+        loop = asyncio.get_running_loop()
+        say = on_line or _silent
+        wanted = (command.capture_stdout, command.capture_stderr)
+        captures = {
+            name: Capture(name, command.max_output_bytes, say, loop)
+            for name, captured in zip(("stdout", "stderr"), wanted, strict=True)
+            if captured
+        }
+        timeout_s = deadline.remaining()
+        order_id = next(self._ids)
+        order = self._order(order_id, command, user, timeout_s)
+        try:
+            answer = helper.order(order, [c.writer for c in captures.values()])
+            for capture in captures.values():
+                capture.release_writer()
+            result = await _answer_of(helper, order_id, answer, cancelled, timeout_s + command.grace_s)
+            for capture in captures.values():
+                capture.finish()
+        except HelperGone as err:
+            await self._pool.end_orphans(helper)
+            raise error("interrupted_apply", f"the helper that ran {command.argv[0]} was killed") from err
+        except BaseException:
+            helper.release()
+            raise
+        finally:
+            for capture in captures.values():
+                capture.drop()
+        if result.get("stuck"):
+            helper.release()
+        kept = {name: capture.kept for name, capture in captures.items()}
+        return _finished(command, result, **kept)
+
+    def _order(self, order_id: int, command: Command, user: User | None, timeout_s: float) -> dict[str, object]:
+        return {
+            "id": order_id,
+            "argv": command.argv,
+            "env": command.env,
+            "cwd": command.cwd,
+            "user": (user.uid, user.gid, user.groups) if user else None,
+            "record": str(self._spool.path(*command.record)) if command.record else "",
+            "note": command.note,
+            "timeout": timeout_s,
+            "grace": command.grace_s,
+            "sha256": command.sha256,
+            "capture": (command.capture_stdout, command.capture_stderr),
+        }
+
+
+async def _answer_of(
+    helper: Helper,
+    order_id: int,
+    answer: "asyncio.Future[Answer]",
+    cancelled: asyncio.Event,
+    longest_s: float,
+) -> Answer:
+    """Waits; passes a cancel on; gives a helper up that is long overdue, a stopped one for instance."""
+    overdue = longest_s + KILL_LIMIT_S + _ANSWER_MARGIN_S
+    timer = asyncio.get_running_loop().call_later(overdue, helper.kill)
+    try:
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(_cancel_when(cancelled, helper, order_id))
+            await asyncio.wait([answer])
+            watcher.cancel()
+    finally:
+        timer.cancel()
+    return answer.result()
+
+
+async def _cancel_when(cancelled: asyncio.Event, helper: Helper, order_id: int) -> None:
+    await cancelled.wait()
+    helper.cancel(order_id)
+
+
+def _finished(command: Command, answer: Answer, *, stdout: str = "", stderr: str = "") -> Finished:
+    path = command.argv[0]
+    if "changed" in answer:
+        raise error("command_changed", f"{path} is not the pinned executable: {answer['changed']}")
+    if "refused" in answer:
+        raise _not_started(path, answer)
+    if answer["reason"] == "timeout":
+        raise error("timeout", f"{path} did not end in time")
+    if answer["reason"]:
+        raise error("canceled", f"{path} was cancelled")
+    return Finished(
+        status=answer["status"],
+        signal=answer["signal"],
+        leftovers=answer["leftovers"],
+        stdout=stdout,
+        stderr=stderr,
+    )
+
+
+def _not_started(path: str, answer: Answer) -> Exception:
+    where = answer["path"]
+    if answer["refused"] in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        return error("storage_unhealthy", f"the run of {path} cannot be recorded: {answer['message']}")
+    if where and where != path and not where.startswith("/proc/self/fd/"):
+        return error("file_error", f"{path} was not started, because of {where}: {answer['message']}")
+    return error("command_not_found", f"{path} cannot be started: {answer['message']}")
+
+
+def environment(passthrough: Iterable[str], fixed: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of a command: names taken over from the agent's own, then fixed values."""
+    return {**{name: os.environ[name] for name in passthrough if name in os.environ}, **fixed}
+
+
+def _check(command: Command) -> None:
+    """What must hold whoever made the command; the profile's schema was checked before."""
+    if not command.argv or not command.argv[0].startswith("/"):
+        raise error("command_not_found", "a command is named by its absolute path")
+    texts = (*command.argv, *command.env, *command.env.values(), command.cwd)
+    if any("\0" in text for text in texts) or any("=" in name or not name for name in command.env):
+        raise error("invalid_request", f"an argument or variable of {command.argv[0]} cannot be passed on")
+
+
+def _silent(_stream: str, _line: str) -> None:
+    return
+
+
+__all__ = ["Command", "Execute", "Finished", "RunRecord", "RunState", "environment"]

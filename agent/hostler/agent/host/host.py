@@ -1,0 +1,86 @@
+"""Host: the doors to the operating system, each loaded when it is first used."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hostler.agent.host.fetch_settings import FetchSettings
+from hostler.base.clock import Clock, SystemClock
+
+if TYPE_CHECKING:  # a door loads on first use: an idle agent carries none of them
+    from hostler.agent.host.disks import Disks
+    from hostler.agent.host.execute import Execute
+    from hostler.agent.host.files import Files
+    from hostler.agent.host.net import Net
+    from hostler.agent.host.processes import Processes
+    from hostler.agent.host.systemd import Systemd
+
+
+@dataclass(frozen=True)
+class Host:
+    """What step kinds may touch the machine with.
+
+    Attributes:
+        root: what stands before every path a task names. Commands are not moved: they run from the
+            real file system, because there is no chroot here.
+        write_prefixes: where files may be written; whole path components.
+        deny_prefixes: where they may not, whatever `write_prefixes` says.
+        spool: private directory for the records of running commands.
+        parallel: how many commands may run at once.
+        fetch: what the operator decided about transfers.
+    """
+
+    root: Path = Path("/")
+    clock: Clock = field(default_factory=SystemClock)
+    write_prefixes: tuple[str, ...] = ("/",)
+    deny_prefixes: tuple[str, ...] = ()
+    spool: Path = Path("/var/lib/hostler/spool")
+    parallel: int = 8
+    fetch: FetchSettings = field(default_factory=FetchSettings)
+
+    def path(self, named: str) -> Path:
+        """Where a path that a task names really lies. Touches nothing and promises nothing about
+        symbolic links: read and write through `files`."""
+        return self.root / named.lstrip("/")
+
+    @cached_property
+    def files(self) -> "Files":
+        from hostler.agent.host.files import Files
+
+        return Files(self.root, self.write_prefixes, self.deny_prefixes)
+
+    @cached_property
+    def execute(self) -> "Execute":
+        from hostler.agent.host.execute import Execute
+
+        return Execute(self.spool, self.clock, self.parallel)
+
+    @cached_property
+    def net(self) -> "Net":
+        from hostler.agent.host.net import Net
+
+        return Net(self.root)
+
+    @cached_property
+    def systemd(self) -> "Systemd":
+        from hostler.agent.host.systemd import Systemd
+
+        return Systemd(self.root)
+
+    @cached_property
+    def processes(self) -> "Processes":
+        from hostler.agent.host.processes import Processes
+
+        return Processes(self.root)
+
+    @cached_property
+    def disks(self) -> "Disks":
+        from hostler.agent.host.disks import Disks
+
+        return Disks(self.root)
+
+    async def close(self) -> None:
+        """Ends every command that still runs, and the helpers."""
+        if "execute" in self.__dict__:
+            await self.execute.close()

@@ -1,0 +1,340 @@
+"""The helper process: runs one command at a time and ends everything that command started.
+
+Started by `helpers.Helper` as `python -I -m hostler.agent.host.reaper` with one end of a SEQPACKET
+socket pair as its standard input. Only the standard library may be imported here.
+
+    agent  -> helper   {"id", "argv", "env", "cwd", "user", "record", "note", "timeout", "grace",
+                        "sha256", "capture"}, with the write ends of the captured pipes
+    agent  -> helper   {"cancel": id}
+    helper -> agent    {"id", "status", "signal", "reason", "leftovers", "stuck"}
+                       {"id", "refused": errno, "message"} | {"id", "changed": digest}
+
+The helper is a subreaper and has one command at a time. So whatever is left below it belongs to that
+command, however often it forked or left its session (K6), and only direct children are ever
+signalled, whose process ids nobody else can have taken. When the agent goes away, the socket ends:
+the helper ends the tree, writes the record and leaves.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import hashlib
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+MESSAGE_BYTES = 256 * 1024
+KILL_LIMIT_S = 10.0  # after this a process that ignores SIGKILL hangs in the kernel (K5)
+
+_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 4, 36, 47, 4
+_OPEN_RECORD = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+# What Python or `main` ignores must not be ignored by the command.
+_DEFAULT_SIGNALS = (
+    signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT,
+)  # fmt: skip
+
+Order = dict[str, Any]
+User = tuple[int, int, list[int]]  # uid, gid, supplementary groups
+
+
+class AgentGone(Exception):
+    """The other end of the socket is closed."""
+
+
+class Changed(Exception):
+    """The executable's digest is not the pinned one."""
+
+
+class Record:
+    """Append-only notes of one run, for whoever asks after a crash; locked while the tree lives."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, _OPEN_RECORD, 0o600) if path else -1
+        if path:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)  # waits for an older helper to end the same step
+
+    def write(self, word: str, **facts: object) -> None:
+        if self._fd >= 0:
+            os.write(self._fd, f"{word} {json.dumps(facts)}\n".encode())
+
+    def end(self, word: str, **facts: object) -> None:
+        """The last line. A full disk here only leaves the run's end unknown."""
+        with contextlib.suppress(OSError):
+            self.write(word, **facts)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+class Tree:
+    """All that one command started, seen from its subreaper."""
+
+    def __init__(self, main: int) -> None:
+        self.main = main
+        self.main_status: int | None = None
+        self._signalled: set[int] = set()
+
+    @property
+    def leftovers(self) -> int:
+        """How many processes besides the first one had to be ended."""
+        return len(self._signalled - {self.main})
+
+    def reap(self) -> bool:
+        """Collects whatever ended; whether nothing is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if pid == 0:
+                return False
+            if pid == self.main:
+                self.main_status = os.waitstatus_to_exitcode(status)
+
+    def end(self, grace_s: float) -> int:
+        """SIGTERM, then SIGKILL until nothing is left. Returns how many would not die."""
+        told: set[int] = set()
+        if self.main_status is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.main, signal.SIGTERM)
+            told.add(self.main)
+            self._signalled.add(self.main)
+        if self._until(time.monotonic() + grace_s, signal.SIGTERM, told):
+            return 0
+        if self._until(time.monotonic() + KILL_LIMIT_S, signal.SIGKILL, set()):
+            return 0
+        return len(children())
+
+    def _until(self, deadline: float, number: signal.Signals, told: set[int]) -> bool:
+        pause = 0.0005
+        while not self.reap():
+            for pid in children():
+                if pid not in told or number == signal.SIGKILL:
+                    told.add(pid)
+                    self._signalled.add(pid)
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, number)
+            if time.monotonic() >= deadline:
+                return self.reap()
+            time.sleep(pause)
+            pause = min(pause * 2, 0.02)
+        return True
+
+
+def children() -> list[int]:
+    """Direct children, orphans taken over included."""
+    me = os.getpid()
+    try:
+        with open(f"/proc/self/task/{me}/children", "rb") as file:  # noqa: PTH123 - pathlib is heavy here
+            return [int(word) for word in file.read().split()]
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent(pid) == me]  # noqa: PTH208
+
+
+def _parent(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return -1
+
+
+@contextlib.contextmanager
+def acting_as(user: User | None) -> Iterator[None]:
+    """Lends this process the user's identity for one spawn, and takes it back.
+
+    The saved user id stays 0, which is the way back; `execve` overwrites the child's with the user's,
+    so the command itself has no way back. This keeps the cheap vfork path, which `subprocess` gives up
+    for `user=`. Meanwhile a process of that user could signal this one, but neither trace nor read it.
+    """
+    if user is None:
+        yield
+        return
+    uid, gid, groups = user
+    before = os.getgroups()
+    try:
+        os.setgroups(groups)
+        os.setresgid(gid, gid, 0)
+        os.setresuid(uid, uid, 0)
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+        os.setresgid(0, 0, 0)
+        os.setgroups(before)
+
+
+def pinned(path: str, sha256: str) -> int:
+    """An open executable whose bytes have that digest; starting it by descriptor leaves no gap (J4)."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(fd, "rb", closefd=False) as file:
+        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    if actual == sha256 and os.pread(fd, 2, 0) != b"#!":
+        return fd
+    os.close(fd)
+    raise Changed(actual if actual != sha256 else "a script, which cannot be held from check to start")
+
+
+def spawn(order: Order, fds: list[int]) -> int:
+    """One execve of the fixed path (EX-06): no shell, no wrapper, no search path."""
+    path, fd = order["argv"][0], -1
+    ends = iter(fds)
+    actions = [(os.POSIX_SPAWN_DUP2, next(ends), 1 + n) for n, wanted in enumerate(order["capture"]) if wanted]
+    user: User | None = order["user"]
+    os.chdir(order["cwd"])
+    try:
+        if order["sha256"]:
+            fd = pinned(path, order["sha256"])
+            path = f"/proc/self/fd/{fd}"
+        if user is not None:
+            for end in fds:
+                os.fchown(end, user[0], user[1])  # so that /dev/stdout can be opened by its new owner
+        with acting_as(user):
+            return os.posix_spawn(
+                path, order["argv"], order["env"],
+                file_actions=actions, setsid=True, setsigmask=(), setsigdef=_DEFAULT_SIGNALS,
+            )  # fmt: skip
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+class Helper:
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._poll = select.poll()
+        self._poll.register(link, select.POLLIN)
+
+    def serve(self) -> None:
+        """One order after the other until the agent is gone."""
+        with contextlib.suppress(AgentGone):
+            while True:
+                order, fds = self._receive()
+                if "argv" in order:
+                    self._send({"id": order["id"], **self._run(order, fds)})
+
+    def _receive(self) -> tuple[Order, list[int]]:
+        try:
+            data, fds, _, _ = socket.recv_fds(self._link, MESSAGE_BYTES, 2)
+        except ConnectionError as err:
+            raise AgentGone from err
+        if not data:
+            raise AgentGone
+        for fd in fds:
+            os.set_inheritable(fd, False)  # `recv_fds` drops its flags in Python 3.11
+        order: Order = json.loads(data)
+        return order, fds
+
+    def _send(self, answer: dict[str, Any]) -> None:
+        try:
+            self._link.send(json.dumps(answer).encode())
+        except ConnectionError as err:
+            raise AgentGone from err
+
+    def _run(self, order: Order, fds: list[int]) -> dict[str, Any]:
+        try:
+            record = Record(order["record"])
+        except OSError as err:
+            return _refusal(err)
+        try:
+            record.write("started", argv_digest=order["note"], at_ms=time.time_ns() // 1_000_000)
+            pid = spawn(order, fds)
+        except Changed as err:
+            record.end("refused", error_code="command_changed")
+            record.close()
+            return {"changed": str(err)}
+        except OSError as err:
+            record.end("refused", error_code="command_not_found")
+            record.close()
+            return _refusal(err)
+        finally:
+            for fd in fds:
+                os.close(fd)
+        try:
+            return self._follow(Tree(pid), order, record)
+        finally:
+            record.close()
+
+    def _follow(self, tree: Tree, order: Order, record: Record) -> dict[str, Any]:
+        reason = self._watch(tree.main, order)
+        if not reason:
+            tree.reap()
+            record.end("exited", **_ending(tree.main_status))
+        stuck = 0 if tree.reap() else tree.end(order["grace"])
+        if reason:
+            record.end("killed", reason=reason, **_ending(tree.main_status))
+        return {"reason": reason, "leftovers": tree.leftovers, "stuck": stuck, **_ending(tree.main_status)}
+
+    def _watch(self, pid: int, order: Order) -> str:
+        """Until the first process ends by itself (""), or why it has to."""
+        deadline = time.monotonic() + order["timeout"]
+        ended = os.pidfd_open(pid)
+        self._poll.register(ended, select.POLLIN)
+        try:
+            while True:
+                left = deadline - time.monotonic()
+                events = [fd for fd, _ in self._poll.poll(max(0.0, left) * 1000 + 1)]
+                if ended in events:
+                    return ""
+                if not events:
+                    return "timeout"
+                if self._cancels(order):
+                    return "canceled"
+        except AgentGone:
+            return "agent_gone"
+        finally:
+            self._poll.unregister(ended)
+            os.close(ended)
+
+    def _cancels(self, order: Order) -> bool:
+        message, _ = self._receive()
+        return bool(message.get("cancel") == order["id"])
+
+
+def _refusal(err: OSError) -> dict[str, Any]:
+    return {"refused": err.errno or 0, "message": err.strerror or str(err), "path": str(err.filename or "")}
+
+
+def _ending(status: int | None) -> dict[str, int]:
+    if status is None:
+        return {"status": -1, "signal": 0}
+    return {"status": max(status, -1), "signal": max(-status, 0)}
+
+
+def inherit_orphans() -> None:
+    """Orphans below this process become its children from now on."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "cannot become a subreaper")
+
+
+def settle() -> None:
+    """Makes this process a quiet, private subreaper."""
+    inherit_orphans()
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    if os.geteuid() == 0:  # `acting_as` leaves the saved user id 0, which would keep ambient capabilities
+        prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)  # only the end of the socket ends us: the tree goes first
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.umask(0o077)
+
+
+def main() -> None:
+    link = socket.socket(fileno=os.dup(0))
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.close(null)
+    settle()
+    Helper(link).serve()
+
+
+if __name__ == "__main__":
+    main()

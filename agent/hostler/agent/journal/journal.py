@@ -1,0 +1,257 @@
+"""The journal's face: everything that must survive this process goes through here."""
+
+import asyncio
+import functools
+import sqlite3
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hostler.agent.journal import catalogs, chain, meta, outbox, refusals, steps, tasks
+from hostler.agent.journal.compact import compact
+from hostler.agent.journal.db import open_pair, storage_error
+from hostler.agent.journal.rows import (
+    OPEN,
+    Acceptable,
+    Cancelling,
+    ChainHead,
+    KnownTask,
+    Receipt,
+    Refusable,
+    ReusableStep,
+    StepEnd,
+    StepStart,
+    StoredTask,
+    TaskKey,
+)
+from hostler.agent.journal.writer import Writer
+from hostler.base.clock import Clock
+from hostler.base.errors import HostlerError, error
+from hostler.wire.report import LogLine, TaskReport
+
+T = TypeVar("T")
+HEALTHY = "ok"
+MAX_OUTBOX_ROWS = 200_000  # past it, log lines are dropped and counted; steps and results never
+
+
+class Journal:
+    """Open it with `open`; all methods run on the loop that did.
+
+    Attributes:
+        storage: `ok`, or the `error_code` of the last write that failed; the next that works heals it.
+        high_sequence: the highest sequence of an envelope that was meant for this node.
+        control_epoch: the highest epoch seen; it never falls.
+        dropped_lines: log lines given up because the outbox was full.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        write, read = open_pair(path)
+        self._path = path
+        self._clock = clock
+        self._read = read
+        self._writer = Writer(write, lambda err: storage_error(err, path), self._committed)
+        self._wakes: list[Callable[[], None]] = []
+        self._arriving: dict[str, KnownTask] = {}
+        self._flood = refusals.Flood(clock)
+        self._sign_refusal: Callable[[Refusable, ChainHead], bytes] | None = None
+        self._trimmed, self._last_row = outbox.ends(read)
+        self.storage = HEALTHY
+        self.high_sequence = meta.mark(read, meta.SEQUENCE)
+        self.control_epoch = meta.mark(read, meta.EPOCH)
+        self.dropped_lines = 0
+
+    @classmethod
+    async def open(cls, path: Path, clock: Clock) -> "Journal":
+        """Raises `storage_unhealthy`; whatever is wrong with the file, it is kept."""
+        return cls(path, clock)
+
+    async def close(self) -> None:
+        """Finishes what was asked for, then closes the file."""
+        await self._writer.close()
+        self._read.close()
+
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
+        return self._writer.write(work)
+
+    def _committed(self, failure: HostlerError | None) -> None:
+        self.storage = failure.code if failure else HEALTHY
+        if failure:
+            return
+        _, last = outbox.ends(self._read)
+        if last > self._last_row:
+            self._last_row = last
+            for wake in self._wakes:
+                wake()
+
+    # -- tasks --------------------------------------------------------------------------------
+
+    def known(self, task_id: str) -> KnownTask | None:
+        """Also tasks whose acceptance is still on its way to the disk."""
+        return self._arriving.get(task_id) or tasks.known(self._read, task_id)
+
+    def accept(self, admitted: Acceptable) -> Coroutine[Any, Any, None]:
+        """Known from the call on, so that the next envelope is judged by it; durable when awaited.
+
+        Raises:
+            HostlerError: `replayed`, or the storage's error, when awaited.
+        """
+        spec = admitted.spec
+        arriving = KnownTask(spec.task_id, spec.attempt_number, spec.attempt_uid, OPEN, admitted.envelope_digest)
+        self._arriving.setdefault(spec.task_id, arriving)
+        self._raise_marks(spec.sequence, spec.control_epoch)
+        write = self._write(functools.partial(tasks.accept, task=admitted, now_ms=self._clock.now_ms()))
+        return self._acceptance(admitted, arriving, write)
+
+    async def _acceptance(self, admitted: Acceptable, arriving: KnownTask, write: "asyncio.Future[None]") -> None:
+        spec = admitted.spec
+        try:
+            await write
+            self._raise_marks(spec.sequence, spec.control_epoch)
+        except HostlerError:
+            self._reload_marks()
+            raise
+        finally:
+            if self._arriving.get(spec.task_id) is arriving:
+                del self._arriving[spec.task_id]
+
+    async def refuse(self, refusal: Refusable) -> None:
+        """Exactly one receipt for each envelope. A flood of forgeries is counted, not written."""
+        if self._sign_refusal is None:
+            raise error("internal_error", "the journal has nobody to sign refusals")
+        if not refusal.authentic and not self._flood.passes():
+            return
+        sign = functools.partial(self._sign_refusal, refusal)
+        await self._write(functools.partial(refusals.refuse, refusal=refusal, sign=sign))
+        if refusal.addressed:
+            self.high_sequence = max(self.high_sequence, refusal.sequence)
+
+    def sign_refusals_with(self, sign: Callable[[Refusable, ChainHead], bytes]) -> None:
+        """Who makes the receipt of a refusal; the runner does, with the node's key."""
+        self._sign_refusal = sign
+
+    @property
+    def refusals_unwritten(self) -> int:
+        """Forged envelopes that left no receipt, because there were too many."""
+        return self._flood.counted
+
+    async def replayed(self, task_id: str) -> None:
+        """Reports the first result once more; nothing while the task still runs."""
+        await self._write(functools.partial(tasks.replay, task_id=task_id))
+
+    async def cancel(self, admitted: Cancelling) -> bool:
+        """True when the task is open and its runner has to be told; else the answer is in the outbox.
+
+        The wish is durable: `StoredTask.cancel_requested` tells a restart.
+        """
+        spec = admitted.spec
+        self.high_sequence = max(self.high_sequence, spec.sequence)
+        try:
+            return await self._write(functools.partial(tasks.cancel, order=admitted, now_ms=self._clock.now_ms()))
+        except HostlerError:
+            self._reload_marks()
+            raise
+
+    async def open_tasks(self) -> list[StoredTask]:
+        return tasks.open_tasks(self._read)
+
+    async def finish_task(self, key: TaskKey, report: TaskReport, trace: str = "") -> bool:
+        """False, and no effect, when the task had ended before."""
+        return await self._write(functools.partial(tasks.finish, key=key, report=report, trace=trace))
+
+    # -- steps --------------------------------------------------------------------------------
+
+    async def begin_step(self, start: StepStart) -> None:
+        """The intent is on disk when it returns; before that nothing may be applied."""
+        await self._write(functools.partial(steps.begin, start=start))
+
+    async def finish_step(self, end: StepEnd, sign: Callable[[ChainHead], bytes] | None) -> Receipt | None:
+        """Outcome, receipt, report and log lines in one transaction; `sign` runs inside it."""
+        return await self._write(functools.partial(steps.finish, end=end, sign=sign))
+
+    def reusable(self, task_id: str, step_id: str, receipt_digest: str) -> ReusableStep | None:
+        return steps.reusable(self._read, task_id, step_id, receipt_digest)
+
+    async def save_checkpoint(self, key: TaskKey, step_id: str, data: dict[str, Any]) -> None:
+        await self._write(functools.partial(steps.save_checkpoint, key=key, step_id=step_id, data=data))
+
+    def checkpoint(self, key: TaskKey, step_id: str) -> dict[str, Any]:
+        return steps.checkpoint(self._read, key, step_id)
+
+    # -- outbox -------------------------------------------------------------------------------
+
+    async def pending(self, after: int, limit: int) -> list[tuple[int, bytes]]:
+        """Rows past `after`, oldest first, for `wire.codec_report.with_sequence`."""
+        return outbox.after(self._read, after, limit)
+
+    async def trim(self, up_to: int) -> None:
+        """Drops what was acknowledged."""
+        self._trimmed = max(self._trimmed, up_to)
+        await self._write(functools.partial(outbox.trim, up_to=up_to))
+
+    @property
+    def outbox_rows(self) -> int:
+        """How many rows wait, at most."""
+        return max(0, self._last_row - self._trimmed)
+
+    def append_logs(self, lines: Sequence[LogLine]) -> None:
+        """Queues log lines without waiting for the disk; the step's end comes after them."""
+        if self.outbox_rows > MAX_OUTBOX_ROWS:
+            self.dropped_lines += len(lines)
+            return
+        done = self._write(lambda db: [outbox.add(db, line) for line in lines])
+        done.add_done_callback(self._lines_written)
+
+    def _lines_written(self, done: "asyncio.Future[list[int]]") -> None:
+        if not done.cancelled() and done.exception() is not None:
+            self.dropped_lines += 1  # the storage word says why
+
+    def on_outbox(self, wake: Callable[[], None]) -> None:
+        """`wake` is called on the loop after each commit that added rows."""
+        self._wakes.append(wake)
+
+    # -- catalog, chain, health ---------------------------------------------------------------
+
+    async def save_catalog(self, manifest: bytes, documents: tuple[bytes, ...]) -> None:
+        await self._write(functools.partial(catalogs.save, manifest=manifest, documents=documents))
+
+    async def load_catalog(self) -> tuple[bytes, tuple[bytes, ...]] | None:
+        return catalogs.load(self._read)
+
+    def document(self, digest: str) -> bytes | None:
+        """A document of this or an earlier accepted catalog."""
+        return catalogs.document(self._read, digest)
+
+    async def set_epoch(self, epoch: int) -> None:
+        """Raises `controller_rollback` for an epoch below the highest seen."""
+        if epoch < self.control_epoch:
+            raise error("controller_rollback", f"epoch {epoch} is below {self.control_epoch}, seen before")
+        await self._write(functools.partial(meta.raise_mark, key=meta.EPOCH, value=epoch))
+        self.control_epoch = max(self.control_epoch, epoch)
+
+    def chain_head(self) -> ChainHead:
+        return chain.head(self._read)
+
+    def receipts(self, start: int = 0, limit: int = 1000) -> list[bytes]:
+        """DSSE JSON, oldest first."""
+        return chain.receipts(self._read, start, limit)
+
+    async def compact(self, before_ms: int) -> int:
+        return await self._write(functools.partial(compact, before_ms=before_ms))
+
+    async def check(self) -> str:
+        """Tries a write and returns `storage`: how an idle agent notices that its disk is well again."""
+        try:
+            await self._write(functools.partial(meta.raise_mark, key=meta.CHECKED, value=self._clock.now_ms()))
+        except HostlerError as err:
+            return err.code
+        return self.storage
+
+    def _raise_marks(self, sequence: int, epoch: int) -> None:
+        """Before the disk has them, so that the next envelope of the same batch is judged by them."""
+        self.high_sequence = max(self.high_sequence, sequence)
+        self.control_epoch = max(self.control_epoch, epoch)
+
+    def _reload_marks(self) -> None:
+        """After a failed write only what is on disk counts."""
+        self.high_sequence = meta.mark(self._read, meta.SEQUENCE)
+        self.control_epoch = meta.mark(self._read, meta.EPOCH)

@@ -1,0 +1,33 @@
+"""Single values: marks that only rise, and the catalog in force."""
+
+import sqlite3
+
+SEQUENCE = "high_sequence"
+EPOCH = "control_epoch"
+CHECKED = "checked_ms"
+CATALOG = "catalog_manifest"
+CATALOG_DOCUMENTS = "catalog_documents"
+
+_RAISE = (
+    "INSERT INTO meta (key, value) VALUES (?, ?)"
+    " ON CONFLICT (key) DO UPDATE SET value = excluded.value WHERE excluded.value > value"
+)
+
+
+def mark(db: sqlite3.Connection, key: str) -> int:
+    row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def raise_mark(db: sqlite3.Connection, key: str, value: int) -> None:
+    """Never lowers it."""
+    db.execute(_RAISE, (key, value))
+
+
+def put(db: sqlite3.Connection, key: str, value: bytes) -> None:
+    db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
+
+
+def get(db: sqlite3.Connection, key: str) -> bytes | None:
+    row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return bytes(row[0]) if row else None

@@ -1,0 +1,79 @@
+"""Enrolment: a one-use token and a signing request for an identity (PK-02)."""
+
+import shutil
+
+import structlog
+
+from hostler.agent.config import AgentConfig
+from hostler.agent.lifecycle import identity
+from hostler.agent.lifecycle.grpc_errors import as_hostler_error
+from hostler.agent.lifecycle.trust import trust_path
+from hostler.base.clock import Clock
+from hostler.base.errors import error
+from hostler.pki import tls
+from hostler.pki.tokens import read_enrolment_token
+from hostler.pki.trust import TrustStore
+from hostler.pki.trust_files import load_trust, save_trust
+
+_log = structlog.get_logger("hostler.agent.lifecycle.enroll")
+_TIMEOUT_S = 20.0
+
+
+async def enroll(config: AgentConfig, token_text: str, clock: Clock, *, again: bool = False) -> identity.Identity:
+    """Redeems the token. May be repeated with the same token until it has succeeded once.
+
+    Raises:
+        HostlerError: `enrolment_token_invalid`, `enrolment_token_used`, `controller_unreachable`,
+            `already_initialised` on an enrolled node unless `again`.
+    """
+    import grpc
+    import grpc.aio
+
+    from hostler.pki.x509 import make_csr
+    from hostler.v1 import node_pb2, node_pb2_grpc
+
+    token = read_enrolment_token(token_text)
+    state_dir = config.state
+    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder = identity.directory(state_dir)
+    if (folder / "node.json").exists():
+        if not again:
+            raise error(
+                "already_initialised",
+                f"this node is enrolled already: {folder} holds an identity",
+                hint="pass --again to give it a new identity",
+            )
+        shutil.move(folder, folder.with_name(f"identity.{clock.now_ms()}.old"))
+    from pathlib import Path
+
+    state = load_trust(Path(config.trust_file))
+    store = TrustStore(state, clock.now_ms())
+    store.check_fresh(clock.now_ms())
+    signer = identity.make_key(state_dir)
+    request = node_pb2.EnrollRequest(
+        token=token.text,
+        csr_der=make_csr(signer, token.token_id),
+        agent_version=agent_version(),
+        labels=config.labels,
+    )
+    credentials = tls.channel_credentials(store.keyset.ca_certificates)
+    options = tls.channel_options(state.trust_domain)
+    address = config.control.enroll_address
+    async with grpc.aio.secure_channel(address, credentials, options) as channel:
+        stub = node_pb2_grpc.EnrollmentServiceStub(channel)
+        try:
+            answer = await stub.Enroll(request, timeout=_TIMEOUT_S)
+        except grpc.aio.AioRpcError as err:
+            raise as_hostler_error(err, address) from err
+    made = identity.save(state_dir, signer, answer.certificate_pem, answer.org_id, answer.project_id)
+    if answer.keyset and answer.keyset != store.state.keyset:
+        store.update_keyset(answer.keyset, clock.now_ms())
+    save_trust(trust_path(state_dir), store.state)
+    _log.info("node.enrolled", node_id=made.node_id)
+    return made
+
+
+def agent_version() -> str:
+    from importlib.metadata import version
+
+    return version("hostler")

@@ -1,0 +1,89 @@
+"""Renewal: at about half of its life the certificate is replaced, over the identity that is still good (PK-03).
+
+Loop `Renewal.run`: waits for the moment, asks for a certificate of the same key, stores it, and tells the
+session to dial again with it. A failure is tried again with full jitter; the old one stays in use (PK-04).
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from hostler.agent.lifecycle import identity
+from hostler.agent.lifecycle.grpc_errors import as_hostler_error
+from hostler.base.clock import Clock, full_jitter
+from hostler.base.errors import HostlerError
+from hostler.pki.renewal import renew_at_ms
+
+_log = structlog.get_logger("hostler.agent.lifecycle.renew")
+_TIMEOUT_S = 20.0
+_BASE_S, _CAP_S = 5.0, 900.0
+_LONGEST_WAIT_S = 3600.0  # a machine that slept looks at its clock again
+
+
+class Renewal:
+    """Owns the identity in use. `renewed` is called with every new one."""
+
+    def __init__(
+        self,
+        state_dir: Path,
+        current: identity.Identity,
+        dial: Callable[[identity.Identity], object],
+        clock: Clock,
+        rng: random.Random,
+        renewed: Callable[[identity.Identity], None],
+    ) -> None:
+        self._state_dir = state_dir
+        self.current = current
+        self._dial = dial
+        self._clock = clock
+        self._rng = rng
+        self._renewed = renewed
+
+    async def run(self) -> None:
+        failures = 0
+        facts = self.current.facts
+        due_ms = renew_at_ms(facts.not_before_ms, facts.not_after_ms, self._rng)
+        while True:
+            wait_s = max(0.0, (due_ms - self._clock.now_ms()) / 1000)
+            if wait_s > 0:
+                await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S))
+                continue
+            try:
+                await self.renew()
+            except HostlerError as err:
+                _log.warning("certificate.renewal_failed", error=err, failures=failures)
+                due_ms = self._clock.now_ms() + int(
+                    1000 * full_jitter(failures, base_s=_BASE_S, cap_s=_CAP_S, rng=self._rng)
+                )
+                failures += 1
+                continue
+            failures = 0
+            facts = self.current.facts
+            due_ms = renew_at_ms(facts.not_before_ms, facts.not_after_ms, self._rng)
+
+    async def renew(self) -> None:
+        """Asks once. Raises what the control plane answered."""
+        import grpc.aio
+
+        from hostler.pki.x509 import make_csr
+        from hostler.v1 import node_pb2, node_pb2_grpc
+
+        old = self.current
+        channel = self._dial(old)
+        assert isinstance(channel, grpc.aio.Channel)
+        async with channel:
+            stub = node_pb2_grpc.NodeServiceStub(channel)
+            request = node_pb2.RenewRequest(csr_der=make_csr(old.signer, old.node_id))
+            try:
+                answer = await stub.Renew(request, timeout=_TIMEOUT_S)
+            except grpc.aio.AioRpcError as err:
+                raise as_hostler_error(err, "the control plane") from err
+        facts = old.facts
+        self.current = identity.save(
+            self._state_dir, old.signer, answer.certificate_pem, facts.org_id, facts.project_id
+        )
+        _log.info("certificate.renewed", serial=self.current.facts.serial)
+        self._renewed(self.current)

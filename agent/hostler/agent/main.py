@@ -1,0 +1,136 @@
+"""`hostler-agent`: enroll, run, status, config, receipts."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hostler.base.errors import HostlerError, error
+
+DEFAULT_CONFIG = Path("/etc/hostler/agent.toml")
+EXIT_REFUSED, EXIT_USAGE, EXIT_UNREACHABLE = 1, 2, 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done, 1 refused or failed, 2 wrong usage or configuration, 3 control plane not reachable."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except HostlerError as err:
+        print(f"error: {err.message} [{err.code}]", file=sys.stderr)  # noqa: T201
+        if err.hint:
+            print(f"  {err.hint}", file=sys.stderr)  # noqa: T201
+        if err.code == "controller_unreachable":
+            return EXIT_UNREACHABLE
+        return EXIT_USAGE if err.code == "invalid_config" else EXIT_REFUSED
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hostler-agent", description="The node agent: pulls signed tasks, judges them, runs them, proves it."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, function: object, summary: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=summary, description=summary)
+        command.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="agent.toml [%(default)s]")
+        command.set_defaults(run=function)
+        return command
+
+    enroll = add("enroll", _enroll, "Give this node its identity, with a one-use token.")
+    enroll.add_argument("--token-file", required=True, help="file with the token, - for standard input")
+    enroll.add_argument("--again", action="store_true", help="replace an existing identity")
+    add("run", _run, "Run the agent until it is told to stop.")
+    status = add("status", _status, "How the agent on this node stands.")
+    status.add_argument("--json", action="store_true", help="print JSON")
+    add("config", _config, "Every configuration value and where it comes from.")
+    receipts = add("receipts", _receipts, "Write this node's receipt chain to a file, one a line.")
+    receipts.add_argument("--file", "-o", type=Path, required=True, help="file to write")
+    return parser
+
+
+def _enroll(options: argparse.Namespace) -> int:
+    from hostler.agent.config import load
+    from hostler.agent.lifecycle.enroll import enroll
+    from hostler.base import logs
+    from hostler.base.clock import SystemClock
+    from hostler.pki.storage import read_private
+
+    config = load(options.config)
+    logs.set_up(config.log_format, config.log_level)
+    if options.token_file == "-":  # noqa: S105 - the usual name of standard input
+        token = sys.stdin.read(4096)
+    else:
+        token = read_private(Path(options.token_file)).decode(errors="replace")
+    me = asyncio.run(enroll(config, token, SystemClock(), again=options.again))
+    print(f"enrolled as {me.node_id}; start the agent with: hostler-agent run --config {options.config}")  # noqa: T201
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from hostler.agent.config import load
+    from hostler.base import logs
+
+    config = load(options.config)
+    logs.set_up(config.log_format, config.log_level)
+    from hostler.agent import daemon
+
+    asyncio.run(daemon.run(config))
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    import msgspec
+
+    from hostler.agent.config import load
+
+    path = load(options.config).state / "status.json"
+    try:
+        status = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.MsgspecError) as err:
+        raise error("not_found", f"no agent has written {path}", hint="start it with 'hostler-agent run'") from err
+    if options.json:
+        sys.stdout.buffer.write(msgspec.json.encode(status) + b"\n")
+    else:
+        for name, value in status.items():
+            print(f"{name:24} {value}")  # noqa: T201
+    return 0 if status["session"] == "connected" and not status["hold"] else EXIT_REFUSED
+
+
+def _config(options: argparse.Namespace) -> int:
+    from hostler.agent.config import load
+    from hostler.base.config import describe, read_toml
+
+    for name, value, origin in describe(load(options.config), read_toml(options.config)):
+        print(f"{name:40} {value!r:40} {origin}")  # noqa: T201
+    return 0
+
+
+def _receipts(options: argparse.Namespace) -> int:
+    from hostler.agent.config import load
+
+    written = asyncio.run(_export(load(options.config).state / "journal.db", options.file))
+    print(f"wrote {written} receipts to {options.file}")  # noqa: T201
+    return 0
+
+
+async def _export(journal_path: Path, target: Path) -> int:
+    from hostler.agent.journal.journal import Journal
+    from hostler.base.clock import SystemClock
+
+    journal = await Journal.open(journal_path, SystemClock())
+    written = 0
+    try:
+        with target.open("wb") as file:
+            while page := journal.receipts(written, 1000):
+                file.writelines(receipt + b"\n" for receipt in page)
+                written += len(page)
+    finally:
+        await journal.close()
+    return written
+
+
+def console() -> None:
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""From a signed step to what its kind gets to see: bindings filled, parameters typed, authority asked."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from hostler.agent.runner.work import Parts, Work, key_of
+from hostler.agent.steps.contract import StepKind, StepView
+from hostler.agent.steps.table import step_kind
+from hostler.base.digest import digest_of
+from hostler.base.strict import convert
+from hostler.catalog.binding import bind, references
+from hostler.catalog.kinds import KINDS
+from hostler.pki.keyset import KeyRole
+from hostler.wire.task import StepSpec
+
+Outputs = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A step that could be planned, applied or probed now.
+
+    Attributes:
+        params_digest: of the kind and its bound parameters; the receipt names it.
+    """
+
+    index: int
+    spec: StepSpec
+    kind: StepKind
+    view: StepView
+    params_digest: str
+
+
+def bound(work: Work, step: StepSpec, outputs: Outputs) -> dict[str, Any]:
+    """Raises `binding_error`."""
+    params: dict[str, Any] = msgspec.json.decode(step.params_json)
+    filled: dict[str, Any] = bind(params, work.inputs, outputs)
+    return filled
+
+
+def params_digest(kind: str, params: dict[str, Any]) -> str:
+    return digest_of({"kind": kind, "params": params})
+
+
+def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
+    """Raises `binding_error`, `local_policy_denied`, `path_denied`, `unknown_step_kind`."""
+    task = work.spec
+    step = task.steps[index]
+    filled = bound(work, step, outputs)
+    kind = step_kind(step.kind)
+    params = convert(filled, KINDS[step.kind].params, code="binding_error", what=f"step {step.step_id}")
+    command = work.commands.get(step.command_profile)
+    parts.authority.check_step(step.kind, params, command)
+    view = StepView(
+        host=parts.host,
+        params=params,
+        task_id=task.task_id,
+        step_id=step.step_id,
+        step_index=index,
+        attempt_number=task.attempt_number,
+        policy=task.policy,
+        allowed_sources=work.definition.artifacts.allowed_sources,
+        command=command,
+        checkpoint=parts.journal.checkpoint(key_of(task), step.step_id),
+        artifact_keys=_artifact_keys(parts),
+    )
+    return Prepared(index, step, kind, view, params_digest(step.kind, filled))
+
+
+def waits_for(step: StepSpec, outputs: Outputs) -> str:
+    """The id of a step whose outputs this one binds and that has not run; "" when there is none."""
+    for reference in sorted(references(msgspec.json.decode(step.params_json))):
+        if reference.startswith("steps."):
+            step_id = reference.removeprefix("steps.").rpartition(".")[0]
+            if step_id not in outputs:
+                return step_id
+    return ""
+
+
+def _artifact_keys(parts: Parts) -> tuple[bytes, ...]:
+    trust = parts.trust()
+    return tuple(key.spki_der for role in (KeyRole.ARTIFACT, KeyRole.CATALOG) for key in trust.keys(role))

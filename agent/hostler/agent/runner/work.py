@@ -1,0 +1,62 @@
+"""What the runner needs of others, as it sees them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from hostler.agent.host.host import Host
+from hostler.agent.journal.journal import Journal
+from hostler.agent.journal.rows import TaskKey
+from hostler.agent.runner.receipt import ReceiptMaker
+from hostler.base.clock import Clock
+from hostler.base.envelope import Envelope
+from hostler.catalog.command_profile import CommandProfile
+from hostler.catalog.definition import Definition
+from hostler.pki.trust import TrustStore
+from hostler.wire.report import StepProgress
+from hostler.wire.task import TaskSpec
+
+
+class Work(Protocol):
+    """An admitted task; `admission.verdict.Admitted` is one, and so is one found in the journal."""
+
+    @property
+    def envelope(self) -> Envelope: ...
+    @property
+    def envelope_digest(self) -> str: ...
+    @property
+    def spec(self) -> TaskSpec: ...
+    @property
+    def definition(self) -> Definition: ...
+    @property
+    def commands(self) -> dict[str, CommandProfile]: ...
+    @property
+    def inputs(self) -> dict[str, Any]: ...
+    @property
+    def keyset_version(self) -> int: ...
+
+
+class StepAuthority(Protocol):
+    """`admission.authority.LocalAuthority`, over parameters that are now bound."""
+
+    def check_step(self, kind: str, params: msgspec.Struct, command: CommandProfile | None) -> None: ...
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What every task of this node shares."""
+
+    journal: Journal
+    host: Host
+    receipts: ReceiptMaker
+    clock: Clock
+    progress: Callable[[StepProgress], None]
+    trust: Callable[[], TrustStore]
+    authority: StepAuthority
+    redact: Callable[[str], str]
+
+
+def key_of(spec: TaskSpec) -> TaskKey:
+    return TaskKey(spec.task_id, spec.attempt_number)

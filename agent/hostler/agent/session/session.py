@@ -1,0 +1,177 @@
+"""The loop that keeps a link up: dial, speak, and on any end wait with full jitter and dial again.
+
+Loop `Session.run`: reads what the control plane sends into the inbox, sends what `Outgoing` gives. Nothing of
+the node's work ends because the link does.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Literal
+
+import grpc
+import grpc.aio
+import structlog
+
+from hostler.agent.journal.journal import Journal
+from hostler.agent.lifecycle.grpc_errors import as_hostler_error
+from hostler.agent.session.inbox import Inbox
+from hostler.agent.session.longpoll import Polling
+from hostler.agent.session.outgoing import Outgoing
+from hostler.base.clock import full_jitter
+from hostler.base.errors import HostlerError, error
+from hostler.v1 import node_pb2, node_pb2_grpc
+from hostler.wire.codec_node import agent_message, control_value
+from hostler.wire.node import CatalogUpdate, Close, Hello, KeysetUpdate, ReportAck, Tasks, Welcome
+
+_log = structlog.get_logger("hostler.agent.session")
+_BASE_S, _CAP_S, _REVOKED_CAP_S = 0.2, 30.0, 300.0
+_HELD_CODES = {"revoked", "certificate_invalid"}
+_FAILURES_BEFORE_POLLING = 3
+_LONG_ENOUGH_S = 5.0  # a link that lasted so long was a good one
+
+Transport = Literal["auto", "stream", "poll"]
+
+
+class Session:
+    """One link at a time. `state` says how it stands, for `hostler-agent status`."""
+
+    def __init__(
+        self,
+        *,
+        dial: Callable[[], grpc.aio.Channel],
+        hello: Callable[[], Hello],
+        journal: Journal,
+        inbox: Inbox,
+        outgoing: Outgoing,
+        transport: Transport,
+        rng: random.Random,
+    ) -> None:
+        self._dial = dial
+        self._hello = hello
+        self._journal = journal
+        self._inbox = inbox
+        self._outgoing = outgoing
+        self._transport = transport
+        self._rng = rng
+        self._redial = asyncio.Event()
+        self._setup_failures = 0
+        self._retry_after_s = 0.0
+        self.state = "connecting"
+        self.hold = ""
+
+    def redial(self) -> None:
+        """Ends the present link, so that the next one uses the newest identity."""
+        self._redial.set()
+
+    async def run(self) -> None:
+        failures = 0
+        loop = asyncio.get_running_loop()
+        while True:
+            self._redial.clear()
+            started = loop.time()
+            try:
+                await self._link()
+            except HostlerError as err:
+                self._note(err)
+            self.state = "disconnected"
+            if loop.time() - started > _LONG_ENOUGH_S:
+                failures = 0
+            if self._redial.is_set():
+                continue
+            cap = _REVOKED_CAP_S if self.hold in _HELD_CODES else _CAP_S
+            pause = full_jitter(failures, base_s=_BASE_S, cap_s=cap, rng=self._rng)
+            failures += 1
+            await asyncio.sleep(max(pause, self._retry_after_s))
+
+    def _note(self, err: HostlerError) -> None:
+        if err.code in _HELD_CODES:
+            self.hold = err.code
+        _log.warning("session.closed", error=err, hold=self.hold)
+
+    def _polls(self) -> bool:
+        if self._transport != "auto":
+            return self._transport == "poll"
+        return self._setup_failures >= _FAILURES_BEFORE_POLLING
+
+    async def _link(self) -> None:
+        self._retry_after_s = 0.0
+        async with self._dial() as channel:
+            stub = node_pb2_grpc.NodeServiceStub(channel)
+            try:
+                if self._polls():
+                    await self._poll(stub)
+                else:
+                    await self._stream(stub)
+            except grpc.aio.AioRpcError as err:
+                if self._transport == "auto" and self.state != "connected":
+                    self._setup_failures = (self._setup_failures + 1) % (2 * _FAILURES_BEFORE_POLLING)
+                raise as_hostler_error(err, "the control plane") from err
+
+    async def _stream(self, stub: node_pb2_grpc.NodeServiceStub) -> None:
+        call = stub.Session(wait_for_ready=False)
+        await call.write(agent_message(self._hello()))
+        await self._both(self._receive(call), self._send(call))
+
+    async def _send(self, call: "grpc.aio.StreamStreamCall[Any, Any]") -> None:
+        while True:
+            for message in await self._outgoing.next_batch():
+                await call.write(message)
+
+    async def _poll(self, stub: node_pb2_grpc.NodeServiceStub) -> None:
+        polling = Polling(stub, self._outgoing)
+        polling.first(agent_message(self._hello()))
+        await self._both(self._receive(polling.messages()), polling.run())
+
+    async def _both(self, *halves: Coroutine[Any, Any, None]) -> None:
+        """Runs both halves until one ends or a new identity asks for a new link."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                running = [group.create_task(half) for half in (*halves, self._redial_wanted())]
+                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for half in running:
+                    half.cancel()
+        except BaseExceptionGroup as failed:
+            raise _first_cause(failed) from failed
+
+    async def _redial_wanted(self) -> None:
+        await self._redial.wait()
+
+    async def _receive(self, messages: AsyncIterator[node_pb2.ControlMessage]) -> None:
+        async for message in messages:
+            await self._take(message)
+
+    async def _take(self, message: node_pb2.ControlMessage) -> None:
+        value = control_value(message)
+        if isinstance(value, ReportAck):
+            await self._journal.trim(value.up_to)
+        elif isinstance(value, Tasks | CatalogUpdate | KeysetUpdate):
+            await self._inbox.put(value)
+        elif isinstance(value, Welcome):
+            await self._welcomed(value)
+        elif isinstance(value, Close):
+            self._retry_after_s = value.retry_after_ms / 1000
+            raise error(_known(value.error_code), value.message or "the control plane closed the session")
+
+    async def _welcomed(self, welcome: Welcome) -> None:
+        self.state, self.hold, self._setup_failures = "connected", "", 0
+        try:
+            await self._journal.set_epoch(welcome.control_epoch)
+        except HostlerError as err:
+            self.hold = err.code
+            _log.error("session.held", error=err)
+        self._outgoing.link_up(welcome.heartbeat_seconds)
+        _log.info("session.opened", session_id=welcome.session_id, epoch=welcome.control_epoch)
+
+
+def _first_cause(failed: BaseExceptionGroup[BaseException]) -> BaseException:
+    cause: BaseException = failed
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    return cause
+
+
+def _known(code: str) -> str:
+    from hostler.base.codes import CODES
+
+    return code if code in CODES else "controller_unreachable"

@@ -1,0 +1,52 @@
+"""Route → permission → roles. Default deny: a route without a row does not answer (AZ-01..05, AZ-10)."""
+
+from hostler.base.errors import error
+from hostler.control.api.principal import Principal
+
+PLATFORM, TENANT, ADMIN, MEMBER, VIEWER = (
+    "platform_admin",
+    "tenant_admin",
+    "project_admin",
+    "project_member",
+    "project_viewer",
+)
+ROLES = (PLATFORM, TENANT, ADMIN, MEMBER, VIEWER)
+_WRITE = frozenset({PLATFORM, TENANT, ADMIN, MEMBER})
+_READ = frozenset(ROLES)
+
+# permission → roles that hold it
+PERMISSIONS: dict[str, frozenset[str]] = {
+    "self.read": _READ,
+    "definitions.read": _READ,
+    "definitions.write": frozenset({PLATFORM}),
+    "nodes.admin": frozenset({PLATFORM}),
+    "nodes.read": _READ,
+    "principals.admin": frozenset({PLATFORM}),
+    "operations.submit": _WRITE,
+    "operations.read": _READ,
+    "operations.cancel": _WRITE,
+    "operations.retry": frozenset({PLATFORM, TENANT, ADMIN}),
+    "audit.admin": frozenset({PLATFORM}),
+}
+
+
+def permit(principal: Principal, permission: str) -> None:
+    """Raises `scope_denied`."""
+    if principal.role not in PERMISSIONS.get(permission, frozenset()):
+        raise error("scope_denied", f"role {principal.role} does not hold {permission}")
+
+
+def permit_project(principal: Principal, org_of_project: str, project_id: str) -> None:
+    """Raises `not_found`, as if the project did not exist: nothing of another tenant can be told apart (S2).
+
+    Args:
+        org_of_project: the tenant the project's resources belong to, "" while it has none.
+    """
+    if principal.role == PLATFORM:
+        return
+    if principal.role == TENANT and principal.org_id and principal.org_id == org_of_project:
+        return
+    # a project that owns nothing yet has no tenant to compare
+    if principal.project_id and principal.project_id == project_id and org_of_project in ("", principal.org_id):
+        return
+    raise error("not_found", f"there is no project {project_id!r} in your scope")

@@ -1,0 +1,76 @@
+"""One request in the hands of a route: who asks, what they sent, and the parts that can answer."""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from starlette.requests import Request
+
+from hostler.base.errors import error
+from hostler.base.strict import decode_json
+from hostler.control.api.authz import permit_project
+from hostler.control.api.principal import Authenticator, Principal
+from hostler.control.engine import Engine
+from hostler.control.rpc.progress import ProgressBoard
+from hostler.control.store.records import OperationView
+
+T = TypeVar("T")
+MAX_BODY = 1 << 20
+MAX_CATALOG = 16 << 20
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What routes share."""
+
+    engine: Engine
+    board: ProgressBoard
+    authenticator: Authenticator
+
+
+@dataclass(frozen=True)
+class Call:
+    """`principal` is None only on the routes that need no token."""
+
+    request: Request
+    parts: Parts
+    principal: Principal
+    correlation_id: str
+
+    @property
+    def engine(self) -> Engine:
+        return self.parts.engine
+
+    def path(self, name: str) -> str:
+        return str(self.request.path_params[name])
+
+    def query(self, name: str) -> str:
+        return self.request.query_params.get(name, "")
+
+    async def body(self, type_: type[T], limit: int = MAX_BODY) -> T:
+        """Raises `invalid_request`, `unknown_field` or `too_large`."""
+        return decode_json(await self.bytes(limit), type_, what="body")
+
+    async def bytes(self, limit: int = MAX_BODY) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in self.request.stream():
+            size += len(chunk)
+            if size > limit:
+                raise error("too_large", f"the body is larger than {limit} bytes")
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    async def project(self) -> str:
+        """The project in the path, if it is in the principal's scope. Raises `not_found`."""
+        project_id = self.path("project_id")
+        org_id = await self.engine.reader.org_of_project(project_id)
+        permit_project(self.principal, org_id, project_id)
+        return project_id
+
+    async def operation(self) -> OperationView:
+        """The operation in the path, of the project in the path. Raises `not_found`."""
+        project_id, operation_id = await self.project(), self.path("operation_id")
+        found = await self.engine.reader.operation(project_id, operation_id)
+        if found is None:
+            raise error("not_found", f"there is no operation {operation_id!r} in project {project_id!r}")
+        return found

@@ -1,0 +1,73 @@
+"""The OpenAPI 3.1 document, made from the route table and the body structs."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from hostler.control.api.table import ROUTES, Route
+
+_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
+
+
+def document(version: str) -> dict[str, Any]:
+    types = [route.body for route in ROUTES if route.body is not None]
+    _, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Hostler admin API", "version": version, "license": {"name": "Apache-2.0"}},
+        "paths": paths,
+        "security": [{"bearer": []}],
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "schemas": components | {"Problem": _PROBLEM},
+        },
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    parameters = [_parameter(name, "path") for name in _PARAMETER.findall(route.path)]
+    parameters += [_parameter(name, "query") for name in route.query]
+    answer: dict[str, Any] = {"application/json": {"schema": {}}}
+    if route.events:
+        answer["text/event-stream"] = {"schema": {"type": "string"}}
+    described: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": route.summary,
+        "parameters": parameters,
+        "responses": {
+            "2XX": {"description": "done", "content": answer},
+            "default": {
+                "description": "refused",
+                "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            },
+        },
+    }
+    if route.body is not None:
+        schema = {"$ref": f"#/components/schemas/{route.body.__name__}"}
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return described
+
+
+def _parameter(name: str, place: str) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": place == "path", "schema": {"type": "string"}}
+
+
+_PROBLEM: dict[str, Any] = {
+    "type": "object",
+    "description": "RFC 9457 problem document",
+    "required": ["type", "title", "status", "detail", "error_code"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "error_code": {"type": "string"},
+        "hint": {"type": "string"},
+        "pointer": {"type": "string"},
+        "correlation_id": {"type": "string"},
+    },
+}

@@ -1,0 +1,56 @@
+"""Who asks: a bearer token's principal."""
+
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from hostler.base.errors import error
+from hostler.control.kernel.commands import Actor
+from hostler.control.store.records import Principal as StoredPrincipal
+
+_CACHE_S = 5.0
+_CACHE_SIZE = 4096
+
+
+class Principal(msgspec.Struct, frozen=True, kw_only=True):
+    """`org_id` and `project_id` are empty where the role is not limited to one."""
+
+    name: str
+    role: str
+    org_id: str = ""
+    project_id: str = ""
+
+    def actor(self) -> Actor:
+        return Actor(kind="user", name=self.name, role=self.role, org_id=self.org_id, project_id=self.project_id)
+
+
+class Authenticator:
+    """Token → principal. Tokens are looked up by their hash; a short cache keeps the hot path short."""
+
+    def __init__(self, lookup: Callable[[str], Awaitable[StoredPrincipal | None]]) -> None:
+        self._lookup = lookup
+        self._cache: dict[str, tuple[float, Principal]] = {}
+
+    def forget(self) -> None:
+        """After a revocation: nobody is known from before."""
+        self._cache.clear()
+
+    async def of(self, authorization: str) -> Principal:
+        """Raises `unauthenticated`."""
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token or len(token) > 512:
+            raise error("unauthenticated", "the request carries no bearer token")
+        digest = hashlib.sha256(token.strip().encode()).hexdigest()
+        cached = self._cache.get(digest)
+        if cached is not None and cached[0] > time.monotonic():
+            return cached[1]
+        stored = await self._lookup(digest)
+        if stored is None:
+            raise error("unauthenticated", "the bearer token is not known, revoked or expired")
+        principal = Principal(name=stored.name, role=stored.role, org_id=stored.org_id, project_id=stored.project_id)
+        if len(self._cache) >= _CACHE_SIZE:
+            self._cache.clear()
+        self._cache[digest] = (time.monotonic() + _CACHE_S, principal)
+        return principal

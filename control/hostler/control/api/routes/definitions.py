@@ -1,0 +1,45 @@
+"""Operation definitions: registered through a signed catalog, never one by one unsigned (API-01..04)."""
+
+from typing import Any
+
+from hostler.base.errors import error
+from hostler.catalog.manifest import read_bundle
+from hostler.control.api import pages
+from hostler.control.api.call import MAX_CATALOG, Call
+from hostler.control.kernel.commands import RegisterCatalog, SetDefinitionState
+
+
+async def register(call: Call) -> tuple[int, Any]:
+    """201 with the `type@version`s that are new. Unsigned → 422 `catalog_unsigned`."""
+    manifest, documents = read_bundle(await call.bytes(MAX_CATALOG))
+    command = RegisterCatalog(actor=call.principal.actor(), manifest=manifest, documents=documents)
+    registered = await call.engine.execute(command)
+    return 201, {"registered": list(registered)}
+
+
+async def listing(call: Call) -> Any:
+    size = pages.size_of(call.query("page_size"))
+    position = pages.decode("definitions", call.query("cursor"))
+    return pages.page("definitions", await call.engine.reader.definitions(position, size))
+
+
+async def get(call: Call) -> Any:
+    ref = call.path("ref")
+    found = await call.engine.reader.definition(ref)
+    if found is None:
+        raise error("not_found", f"there is no definition {ref!r}")
+    return found
+
+
+async def deprecate(call: Call) -> Any:
+    return await _set_state(call, "deprecated")
+
+
+async def retire(call: Call) -> Any:
+    return await _set_state(call, "retired")
+
+
+async def _set_state(call: Call, state: str) -> Any:
+    ref = call.path("ref")
+    await call.engine.execute(SetDefinitionState(actor=call.principal.actor(), ref=ref, state=state))
+    return {"ref": ref, "state": state}

@@ -1,0 +1,74 @@
+"""Nodes, and the tokens by which new ones join."""
+
+from typing import Any
+
+from hostler.base.errors import error
+from hostler.control.api import pages
+from hostler.control.api.bodies import EnrolmentToken
+from hostler.control.api.call import Call
+from hostler.control.kernel.commands import CreateEnrolmentToken, RevokeNode
+from hostler.pki.tokens import new_enrolment_token
+
+
+async def all_nodes(call: Call) -> Any:
+    return await _page(call, None)
+
+
+async def of_project(call: Call) -> Any:
+    return await _page(call, await call.project())
+
+
+async def get(call: Call) -> Any:
+    return await _node(call)
+
+
+async def revoke(call: Call) -> Any:
+    node = await _node(call)
+    await call.engine.execute(RevokeNode(actor=call.principal.actor(), node_id=node.node_id))
+    return {"node_id": node.node_id, "state": "revoked"}
+
+
+async def create_token(call: Call) -> tuple[int, Any]:
+    """201 with the token's text, once; only its hash is stored."""
+    body = await call.body(EnrolmentToken)
+    owner = await call.engine.reader.org_of_project(body.project_id)
+    if owner and owner != body.org_id:
+        raise error("target_not_owned", f"project {body.project_id!r} belongs to another tenant")
+    token = new_enrolment_token()
+    expires_at_ms = call.engine.clock.now_ms() + body.valid_seconds * 1000
+    await call.engine.execute(
+        CreateEnrolmentToken(
+            actor=call.principal.actor(),
+            token_id=token.token_id,
+            token_sha256=token.sha256,
+            node_name=body.node_name,
+            org_id=body.org_id,
+            project_id=body.project_id,
+            labels=body.labels,
+            expires_at_ms=expires_at_ms,
+        )
+    )
+    return 201, {"token": token.text, "token_id": token.token_id, "expires_at_ms": expires_at_ms}
+
+
+async def audit_bundle(call: Call) -> Any:
+    """The whole receipt chain of one node."""
+    node_id = call.query("node_id")
+    node = await call.engine.reader.node(node_id) if node_id else None
+    if node is None:
+        raise error("not_found", f"there is no node {node_id!r}")
+    return await call.engine.audit_bundle([node.node_id])
+
+
+async def _node(call: Call) -> Any:
+    name = call.path("node_id")
+    node = await call.engine.reader.node(name)
+    if node is None:
+        raise error("not_found", f"there is no node {name!r}")
+    return node
+
+
+async def _page(call: Call, project_id: str | None) -> Any:
+    size = pages.size_of(call.query("page_size"))
+    position = pages.decode("nodes", call.query("cursor"))
+    return pages.page("nodes", await call.engine.reader.nodes(None, project_id, position, size))

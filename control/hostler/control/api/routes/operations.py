@@ -1,0 +1,157 @@
+"""Operations of a project: submit, look, cancel, retry, logs, events, audit bundle (API-07..13)."""
+
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+from hostler.base.errors import error
+from hostler.control.api import pages, sse
+from hostler.control.api.bodies import Submit
+from hostler.control.api.call import Call
+from hostler.control.kernel.commands import (
+    CancelOperation,
+    OperationCreated,
+    RetryOperation,
+    SubmitOperation,
+)
+from hostler.control.store.records import OperationView
+from hostler.wire.task import TaskMode
+
+FINAL = frozenset({"succeeded", "failed", "canceled"})
+STATUSES = ("", "queued", "running", *sorted(FINAL))
+_QUIET_S = 15.0  # then a comment keeps the connection open
+_PROGRESS_S = 0.2
+_BATCH = 500
+
+
+async def submit(call: Call) -> tuple[int, Any]:
+    """202 with `operation_id`; 200 when the idempotency key had been used with the same body."""
+    project_id = await call.project()
+    body = await call.body(Submit)
+    header_key = call.request.headers.get("idempotency-key", "")
+    correlation_id = body.correlation_id or call.correlation_id
+    org_id = call.principal.org_id or await call.engine.reader.org_of_project(project_id)
+    made: OperationCreated = await call.engine.execute(
+        SubmitOperation(
+            actor=call.principal.actor(),
+            org_id=org_id,
+            project_id=project_id,
+            operation_type=body.operation_type,
+            version=body.version,
+            inputs=body.inputs,
+            target_selector=body.target_selector,
+            idempotency_key=body.idempotency_key or header_key[:200] or secrets.token_hex(16),
+            correlation_id=correlation_id,
+            traceparent=call.request.headers.get("traceparent", "")[:64],
+            mode=TaskMode(body.mode),
+            approved_plans=body.approved_plans,
+        )
+    )
+    answer = {
+        "operation_id": made.operation_id,
+        "created": made.created,
+        "deprecated": made.deprecated,
+        "correlation_id": correlation_id,
+    }
+    return (202 if made.created else 200), answer
+
+
+async def listing(call: Call) -> Any:
+    project_id = await call.project()
+    status = call.query("status")
+    if status not in STATUSES:
+        raise error("invalid_request", f"status {status!r} does not exist")
+    size = pages.size_of(call.query("page_size"))
+    position = pages.decode("operations", call.query("cursor"))
+    return pages.page("operations", await call.engine.reader.operations(project_id, position, size, status))
+
+
+async def get(call: Call) -> Any:
+    return await call.operation()
+
+
+async def cancel(call: Call) -> tuple[int, Any]:
+    operation = await call.operation()
+    command = CancelOperation(
+        actor=call.principal.actor(), project_id=operation.project_id, operation_id=operation.operation_id
+    )
+    await call.engine.execute(command)
+    return 202, {"operation_id": operation.operation_id}
+
+
+async def retry(call: Call) -> tuple[int, Any]:
+    operation = await call.operation()
+    command = RetryOperation(
+        actor=call.principal.actor(), project_id=operation.project_id, operation_id=operation.operation_id
+    )
+    await call.engine.execute(command)
+    return 202, {"operation_id": operation.operation_id}
+
+
+async def logs(call: Call) -> Any:
+    """Pages of log lines, or with `follow=true` all of them as they come until the operation ends."""
+    operation = await call.operation()
+    step_id = call.query("step_id")
+    if call.query("follow") == "true":
+        start = sse.last_event_id(call.request.headers.get("last-event-id", ""))
+        return sse.respond(_follow_logs(call, operation, step_id, start))
+    size = pages.size_of(call.query("page_size"))
+    after = pages.log_position(call.query("cursor"))
+    lines = await call.engine.reader.log_lines(operation.operation_id, after, size + 1, step_id)
+    return pages.log_page(lines, size)
+
+
+async def _follow_logs(call: Call, operation: OperationView, step_id: str, after: int) -> AsyncIterator[bytes]:
+    engine = call.engine
+    seen = after
+    while True:
+        # the status first: lines that were stored before the end are read after it
+        status = await engine.reader.operation_status(operation.project_id, operation.operation_id)
+        while lines := await engine.reader.log_lines(operation.operation_id, after, _BATCH, step_id):
+            for line in lines:
+                yield sse.event("log", line, line.id)
+            after = lines[-1].id
+        if status in FINAL:
+            yield sse.event("end", {"status": status})
+            return
+        seen = max(seen, after, engine.wakes.newest(operation.operation_id))
+        if not await engine.wakes.changed(operation.operation_id, seen, _QUIET_S):
+            yield sse.COMMENT
+
+
+async def events(call: Call) -> Any:
+    """The operation's events as they happen, with the progress of running steps; ends with it."""
+    operation = await call.operation()
+    start = sse.last_event_id(call.request.headers.get("last-event-id", ""))
+    return sse.respond(_follow_events(call, operation, start))
+
+
+async def _follow_events(call: Call, operation: OperationView, after: int) -> AsyncIterator[bytes]:
+    engine, board = call.engine, call.parts.board
+    operation_id = operation.operation_id
+    tasks = {task.task_id for task in operation.tasks}
+    shown = quiet = 0
+    while True:
+        status = await engine.reader.operation_status(operation.project_id, operation_id)
+        while rows := await engine.reader.events(after, _BATCH, operation_id=operation_id):
+            for row in rows:
+                yield sse.event(row.type, row, row.id)
+            after = rows[-1].id
+        shown, steps = board.since(shown, tasks)
+        for step in steps:
+            yield sse.event("operation.progress", step)
+        if status in FINAL:
+            yield sse.event("end", {"status": status})
+            return
+        quiet = 0 if steps else quiet + 1
+        if quiet * _PROGRESS_S > _QUIET_S:
+            quiet = 0
+            yield sse.COMMENT
+        # durable events wake at once; progress is looked at a few times a second
+        await engine.wakes.changed(operation_id, max(after, engine.wakes.newest(operation_id)), _PROGRESS_S)
+
+
+async def audit_bundle(call: Call) -> Any:
+    """The whole receipt chains of the operation's nodes, for `hostler audit verify`."""
+    operation = await call.operation()
+    return await call.engine.audit_bundle(sorted({task.node_id for task in operation.tasks}))

@@ -1,0 +1,46 @@
+"""Who may call the API."""
+
+from typing import Any
+
+import msgspec
+
+from hostler.control.api import pages
+from hostler.control.api.bodies import NewPrincipal
+from hostler.control.api.call import Call
+from hostler.control.kernel.commands import CreatePrincipal, RevokePrincipal
+from hostler.pki.tokens import new_bearer_token
+
+
+async def whoami(call: Call) -> Any:
+    return msgspec.structs.asdict(call.principal)
+
+
+async def create(call: Call) -> tuple[int, Any]:
+    """201 with the token's text, once."""
+    body = await call.body(NewPrincipal)
+    token = new_bearer_token()
+    await call.engine.execute(
+        CreatePrincipal(
+            actor=call.principal.actor(),
+            name=body.name,
+            token_sha256=token.sha256,
+            role=body.role,
+            org_id=body.org_id,
+            project_id=body.project_id,
+            expires_at_ms=call.engine.clock.now_ms() + body.valid_seconds * 1000,
+        )
+    )
+    return 201, {"name": body.name, "token": token.text}
+
+
+async def listing(call: Call) -> Any:
+    size = pages.size_of(call.query("page_size"))
+    position = pages.decode("principals", call.query("cursor"))
+    return pages.page("principals", await call.engine.reader.principals(position, size))
+
+
+async def revoke(call: Call) -> Any:
+    name = call.path("name")
+    await call.engine.execute(RevokePrincipal(actor=call.principal.actor(), name=name))
+    call.parts.authenticator.forget()
+    return {"name": name, "revoked": True}

@@ -1,0 +1,132 @@
+"""Every route in one table: method, path, permission, function, body. OpenAPI and the tests read it too."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hostler.control.api import bodies
+from hostler.control.api.call import Call
+from hostler.control.api.routes import definitions, nodes, operations, principals
+
+Handler = Callable[[Call], Awaitable[Any]]
+
+
+class Route(NamedTuple):
+    """`query` names the query parameters; `events` marks answers that may be server-sent events."""
+
+    method: str
+    path: str
+    permission: str
+    handler: Handler
+    summary: str
+    body: type[msgspec.Struct] | None = None
+    query: tuple[str, ...] = ()
+    events: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.handler.__module__.rpartition('.')[2]}.{self.handler.__name__}"
+
+
+_PAGE = ("cursor", "page_size")
+_ADMIN = "/api/v1/admin"
+_PROJECT = "/api/v1/projects/{project_id}"
+_OPERATION = f"{_PROJECT}/operations/{{operation_id}}"
+_DEFINITION = f"{_ADMIN}/operation-definitions/{{ref}}"
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/api/v1/whoami", "self.read", principals.whoami, "The calling principal"),
+    Route(
+        "POST",
+        f"{_ADMIN}/operation-definitions",
+        "definitions.write",
+        definitions.register,
+        "Register the definitions of a signed catalog",
+        body=bodies.CatalogBundle,
+    ),
+    Route(
+        "GET",
+        f"{_ADMIN}/operation-definitions",
+        "definitions.read",
+        definitions.listing,
+        "List definitions",
+        query=_PAGE,
+    ),
+    Route("GET", _DEFINITION, "definitions.read", definitions.get, "Show a definition"),
+    Route("POST", f"{_DEFINITION}/deprecate", "definitions.write", definitions.deprecate, "Deprecate a definition"),
+    Route("POST", f"{_DEFINITION}/retire", "definitions.write", definitions.retire, "Retire a definition"),
+    Route("GET", f"{_ADMIN}/nodes", "nodes.admin", nodes.all_nodes, "List all nodes", query=_PAGE),
+    Route("GET", f"{_ADMIN}/nodes/{{node_id}}", "nodes.admin", nodes.get, "Show a node, by id or name"),
+    Route("POST", f"{_ADMIN}/nodes/{{node_id}}/revoke", "nodes.admin", nodes.revoke, "Revoke a node"),
+    Route(
+        "POST",
+        f"{_ADMIN}/enrolment-tokens",
+        "nodes.admin",
+        nodes.create_token,
+        "Make a one-use enrolment token",
+        body=bodies.EnrolmentToken,
+    ),
+    Route(
+        "GET",
+        f"{_ADMIN}/audit-bundle",
+        "audit.admin",
+        nodes.audit_bundle,
+        "The receipt chain of a node",
+        query=("node_id",),
+    ),
+    Route(
+        "POST",
+        f"{_ADMIN}/principals",
+        "principals.admin",
+        principals.create,
+        "Make a principal and its token",
+        body=bodies.NewPrincipal,
+    ),
+    Route("GET", f"{_ADMIN}/principals", "principals.admin", principals.listing, "List principals", query=_PAGE),
+    Route("DELETE", f"{_ADMIN}/principals/{{name}}", "principals.admin", principals.revoke, "Revoke a principal"),
+    Route("GET", f"{_PROJECT}/nodes", "nodes.read", nodes.of_project, "List a project's nodes", query=_PAGE),
+    Route(
+        "POST",
+        f"{_PROJECT}/operations",
+        "operations.submit",
+        operations.submit,
+        "Submit an operation",
+        body=bodies.Submit,
+    ),
+    Route(
+        "GET",
+        f"{_PROJECT}/operations",
+        "operations.read",
+        operations.listing,
+        "List operations, newest first",
+        query=(*_PAGE, "status"),
+    ),
+    Route("GET", _OPERATION, "operations.read", operations.get, "Show an operation with tasks and steps"),
+    Route("POST", f"{_OPERATION}/cancel", "operations.cancel", operations.cancel, "Cancel an operation"),
+    Route("POST", f"{_OPERATION}/retry", "operations.retry", operations.retry, "Retry from the first failed step"),
+    Route(
+        "GET",
+        f"{_OPERATION}/logs",
+        "operations.read",
+        operations.logs,
+        "Log lines, in pages or with follow=true as server-sent events",
+        query=(*_PAGE, "step_id", "follow"),
+        events=True,
+    ),
+    Route(
+        "GET",
+        f"{_OPERATION}/events",
+        "operations.read",
+        operations.events,
+        "The operation's events and progress as server-sent events",
+        events=True,
+    ),
+    Route(
+        "GET",
+        f"{_OPERATION}/audit-bundle",
+        "operations.read",
+        operations.audit_bundle,
+        "The receipt chains of the operation's nodes",
+    ),
+)

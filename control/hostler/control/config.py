@@ -1,0 +1,73 @@
+"""`control.toml` as frozen structs. Read once by `main`; nobody else reads files or environment."""
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from hostler.base.config import load_config
+from hostler.base.errors import error
+
+Listen = Annotated[str, msgspec.Meta(pattern=r"^(?:[A-Za-z0-9.-]+|\[[0-9a-f:]+\]):[0-9]{1,5}$")]
+
+
+class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Attributes:
+    state_dir: the store; mode 0700.
+    keys_dir: `DIRECTORY/control` as made by `hostler pki init`.
+    http_listen: admin HTTP API; plain HTTP is accepted on a loopback address only.
+    node_listen, enroll_listen: gRPC for nodes, with mutual TLS, and for enrolment, with a token.
+    envelope_seconds: how long a node may take to start a signed task (OD-30).
+    start_within_seconds: how long a task waits for its node before it ends as `expired`.
+    """
+
+    cluster_id: str = "main"
+    state_dir: str = "/var/lib/hostler-control"
+    keys_dir: str = "/etc/hostler-control/keys"
+    http_listen: Listen = "127.0.0.1:7080"
+    http_tls_certificate: str = ""
+    http_tls_key: str = ""
+    node_listen: Listen = "0.0.0.0:7081"
+    enroll_listen: Listen = "0.0.0.0:7082"
+    heartbeat_seconds: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 15
+    envelope_seconds: Annotated[int, msgspec.Meta(ge=5, le=86_400)] = 600
+    start_within_seconds: Annotated[int, msgspec.Meta(ge=5)] = 86_400
+    certificate_seconds: Annotated[int, msgspec.Meta(ge=60)] = 86_400
+    log_format: Literal["auto", "json", "pretty"] = "auto"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def store_path(self) -> Path:
+        return Path(self.state_dir) / "control.db"
+
+    @property
+    def keys(self) -> Path:
+        return Path(self.keys_dir)
+
+
+def load(path: Path) -> ControlConfig:
+    """Raises `invalid_config` with path, key and reason."""
+    config = load_config(path, ControlConfig)
+    host, _ = split(config.http_listen)
+    has_tls = bool(config.http_tls_certificate and config.http_tls_key)
+    if not has_tls and not _is_loopback(host):
+        raise error(
+            "invalid_config",
+            f"{path}: http_listen {config.http_listen} is not loopback and has no TLS",
+            hint="set http_tls_certificate and http_tls_key; bearer tokens do not travel in the clear",
+        )
+    return config
+
+
+def split(listen: str) -> tuple[str, int]:
+    """`host:port` as a pair."""
+    host, _, port = listen.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

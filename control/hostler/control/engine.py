@@ -1,0 +1,236 @@
+"""The one write path: command → view → decide → seal → apply → commit → wake.
+
+    execute(command) ─▶ writer thread, one group:  decide (kernel)  ─▶ seal (dispatch) ─▶ apply (store)
+                                                   ─▶ COMMIT ─▶ loop: answers, then wakes
+
+Everything a command needs and changes happens between one BEGIN and one COMMIT, in one thread.
+"""
+
+import secrets
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hostler.base.clock import Clock
+from hostler.base.errors import HostlerError, error
+from hostler.base.ids import new_id
+from hostler.catalog.manifest import Catalog, open_catalog
+from hostler.catalog.policy import policy_digest
+from hostler.control.dispatch.build import Shared, build_cancel, build_task, share
+from hostler.control.dispatch.sign import seal
+from hostler.control.kernel.commands import Command, ControlStarted, RegisterCatalog
+from hostler.control.kernel.decide import decide
+from hostler.control.kernel.model import Decision, Ids, Settings, TaskOrder
+from hostler.control.kernel.rows import (
+    AttemptRow,
+    CatalogRow,
+    DefinitionRow,
+    MetaRow,
+    OperationRow,
+    Row,
+    TaskRow,
+)
+from hostler.control.store.apply import Applier
+from hostler.control.store.db import open_writer
+from hostler.control.store.reader import Reader
+from hostler.control.store.view import StoreView
+from hostler.control.store.writer import Done, Writer
+from hostler.control.wakes import Wakes
+from hostler.pki.keys import Signer
+from hostler.pki.keyset import KeyRole, Keyset
+from hostler.pki.trust import TrustStore
+
+EPOCH, CLUSTER = "control_epoch", "cluster_id"
+_UNSIGNED = ("bad_signature", "untrusted_key", "malformed_envelope")
+
+
+class News(NamedTuple):
+    """What a committed command has to tell."""
+
+    topics: dict[str, int]
+    wake: set[str]
+    revoked: list[str]
+    new_catalog: bool
+
+
+class SystemIds:
+    """Ids and nonces from the system's randomness."""
+
+    def new(self, prefix: str, now_ms: int) -> str:
+        return new_id(prefix, now_ms)
+
+    def nonce(self) -> bytes:
+        return secrets.token_bytes(16)
+
+
+class Engine:
+    """Open it with `open`. `execute` runs on the loop that did; everything else it owns runs in its threads.
+
+    Attributes:
+        clock, trust: what it was opened with.
+        reader: read-only queries.
+        wakes: who is told after a commit.
+    """
+
+    def __init__(
+        self, store_path: Path, trust: TrustStore, signer: Signer, clock: Clock, settings: Settings, ids: Ids
+    ) -> None:
+        self.trust = trust
+        self.clock = clock
+        self._signer = signer
+        self._ids = ids
+        self._settings = msgspec.structs.replace(settings, policy_digest=policy_digest(settings.policy))
+        self._db = open_writer(store_path)
+        self._view = StoreView(self._db)
+        self._applier = Applier(self._db, self._view)
+        self._epoch = self._meta(EPOCH, "1")
+        self.wakes = Wakes()
+        self.reader = Reader(store_path, clock)
+        self._writer = Writer(self._db, self._work, self._forget, self._publish)
+
+    @classmethod
+    async def open(
+        cls,
+        *,
+        store_path: Path,
+        keyset: Keyset,
+        trust: TrustStore,
+        dispatch_signer: Signer,
+        clock: Clock,
+        settings: Settings | None = None,
+        ids: Ids | None = None,
+        cluster_id: str = "",
+    ) -> "Engine":
+        """Opens the store, making it if it is absent, and marks every session of the past as ended.
+
+        Raises:
+            HostlerError: `store_unavailable`; `untrusted_key` when no node would accept what we sign (P2).
+        """
+        role = keyset.roles.get(KeyRole.DISPATCH)
+        if role is None or dispatch_signer.public.key_id not in role.keyids:
+            raise error("untrusted_key", "the dispatch key is not in the keyset, so nodes would refuse every task")
+        engine = cls(store_path, trust, dispatch_signer, clock, settings or Settings(), ids or SystemIds())
+        engine._meta(CLUSTER, cluster_id or keyset.trust_domain)
+        await engine.execute(ControlStarted())
+        return engine
+
+    async def execute(self, command: Command) -> Any:
+        """Runs one command in the next group. Returns when it is on disk.
+
+        Raises:
+            HostlerError: the command's refusal, or `store_unavailable`.
+        """
+        return await self._writer.submit(command)
+
+    async def close(self) -> None:
+        """Finishes what was asked for."""
+        await self._writer.close()
+        await self.reader.close()
+        self._db.close()
+
+    @property
+    def health(self) -> str:
+        """`ok`, or `store_unavailable` when the last commit failed or the writer has ended (P3)."""
+        return "ok" if self._writer.alive else "store_unavailable"
+
+    def _meta(self, name: str, default: str) -> int | str:
+        """A value of the meta table, set to `default` on the first start."""
+        self._db.execute("INSERT OR IGNORE INTO meta (name, value) VALUES (?, ?)", (name, default))
+        row = self._view.get(MetaRow, name)
+        assert row is not None
+        return int(row.value) if name == EPOCH else row.value
+
+    # -- in the writer thread ---------------------------------------------------------------------
+
+    def _work(self, command: Command) -> Done:
+        now_ms = self.clock.now_ms()
+        catalog = self._open_catalog(command, now_ms) if isinstance(command, RegisterCatalog) else None
+        decision = decide(self._view, command, now_ms, self._ids, self._settings, catalog)
+        if decision.orders:
+            self._seal(decision, now_ms)
+        topics = self._applier.apply(decision)
+        news = News(topics, decision.wake, decision.revoked, CatalogRow in decision.inserts)
+        return Done(decision.result, decision.refusal, news)
+
+    def _open_catalog(self, command: RegisterCatalog, now_ms: int) -> Catalog | HostlerError:
+        """The catalog that the bytes prove to be, or why they prove nothing."""
+        current = self._view.current_catalog()
+        try:
+            return open_catalog(
+                command.manifest, command.documents, self.trust, now_ms, current.version if current else 0
+            )
+        except HostlerError as err:
+            code = "catalog_unsigned" if err.code in _UNSIGNED else err.code
+            refusal = error(code, err.message)
+            refusal.__cause__ = err
+            return refusal
+
+    def _seal(self, decision: Decision, now_ms: int) -> None:
+        """Signs what the decision ordered; each task's row learns the digest of its envelope."""
+        rows = _Rows(decision, self._view)
+        shared: dict[str, Shared] = {}
+        epoch = int(self._epoch)
+        for order in decision.orders:
+            task = rows.task(order.task_id)
+            if not isinstance(order, TaskOrder):
+                operation = rows.get(OperationRow, task.operation_id)
+                spec = build_cancel(order, operation, task, epoch)
+                decision.envelopes.append(seal(spec, self._signer, now_ms))
+                continue
+            if task.operation_id not in shared:
+                shared[task.operation_id] = self._share(rows.get(OperationRow, task.operation_id))
+            attempt = rows.get(AttemptRow, task.attempt_uid)
+            envelope = seal(build_task(order, shared[task.operation_id], task, attempt, epoch), self._signer, now_ms)
+            decision.envelopes.append(envelope)
+            rows.put(msgspec.structs.replace(task, envelope_digest=envelope.digest))
+
+    def _share(self, operation: OperationRow) -> Shared:
+        definition = self._view.get(DefinitionRow, f"{operation.operation_type}@{operation.version}")
+        catalog = self._view.current_catalog()
+        assert definition is not None
+        assert catalog is not None
+        return share(operation, definition, catalog)
+
+    def _forget(self) -> None:
+        self._view.forget()
+        self._applier.reload()
+
+    # -- on the loop ------------------------------------------------------------------------------
+
+    def _publish(self, news: list[News]) -> None:
+        topics: dict[str, int] = {}
+        nodes: set[str] = set()
+        for each in news:
+            topics |= each.topics
+            nodes |= each.wake
+        self.wakes.publish(topics, nodes, [node_id for each in news for node_id in each.revoked])
+        if any(each.new_catalog for each in news):
+            self.wakes.publish_all_nodes()
+
+
+class _Rows:
+    """Rows as a decision leaves them: its own first, then the stored ones."""
+
+    def __init__(self, decision: Decision, view: StoreView) -> None:
+        self._view = view
+        self._tasks: dict[str, tuple[list[Row], int]] = {}
+        self._others: dict[tuple[type[Row], str], Row] = {}
+        for group in (decision.inserts, decision.updates):
+            tasks = group.get(TaskRow, [])
+            self._tasks |= {row.task_id: (tasks, place) for place, row in enumerate(tasks)}  # type: ignore[attr-defined]
+            for type_, name in ((OperationRow, "operation_id"), (AttemptRow, "attempt_uid")):
+                self._others |= {(type_, getattr(row, name)): row for row in group.get(type_, [])}
+
+    def task(self, task_id: str) -> TaskRow:
+        held, place = self._tasks[task_id]
+        return held[place]  # type: ignore[return-value]  # filed under TaskRow
+
+    def put(self, task: TaskRow) -> None:
+        held, place = self._tasks[task.task_id]
+        held[place] = task
+
+    def get(self, type_: Any, key: str) -> Any:
+        found = self._others.get((type_, key)) or self._view.get(type_, key)
+        assert found is not None
+        return found

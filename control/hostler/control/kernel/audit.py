@@ -1,0 +1,48 @@
+"""The audit line of a mutation that was refused (SE-02, I5)."""
+
+from hostler.base.errors import HostlerError
+from hostler.control.kernel import commands
+from hostler.control.kernel.commands import Actor
+from hostler.control.kernel.events import refused_event
+from hostler.control.kernel.rows import EventRow
+
+# command → (action, field that names the resource, collection)
+_ACTIONS: dict[type, tuple[str, str, str]] = {
+    commands.SubmitOperation: ("operation.submit", "operation_type", "definitions"),
+    commands.CancelOperation: ("operation.cancel", "operation_id", "operations"),
+    commands.RetryOperation: ("operation.retry", "operation_id", "operations"),
+    commands.RegisterCatalog: ("catalog.register", "", "catalogs"),
+    commands.SetDefinitionState: ("definition.set_state", "ref", "definitions"),
+    commands.CreateEnrolmentToken: ("node.token.create", "node_name", "nodes"),
+    commands.EnrollNode: ("node.enroll", "token_id", "enrolment-tokens"),
+    commands.RevokeNode: ("node.revoke", "node_id", "nodes"),
+    commands.CreatePrincipal: ("principal.create", "name", "principals"),
+    commands.RevokePrincipal: ("principal.revoke", "name", "principals"),
+}
+
+
+def refused(command: commands.Command, refusal: HostlerError, now_ms: int) -> EventRow | None:
+    """One line for whoever asked; None for what the machinery itself asks."""
+    known = _ACTIONS.get(type(command))
+    if known is None:
+        return None
+    action, field, collection = known
+    actor = getattr(command, "actor", None) or Actor(kind="node", name=getattr(command, "peer", ""))
+    name = getattr(command, field) if field else ""
+    type_ = f"{action}_refused"
+    if refusal.code == "enrolment_token_used":
+        type_ = "node.enrolment_token_reused"
+    ids = dict(refusal.ids)
+    if correlation_id := getattr(command, "correlation_id", ""):
+        ids["correlation_id"] = correlation_id
+    return refused_event(
+        type_,
+        f"{collection}/{name}" if name else collection,
+        now_ms,
+        refusal,
+        actor=actor,
+        action=action,
+        org_id=getattr(command, "org_id", ""),
+        project_id=getattr(command, "project_id", ""),
+        **ids,
+    )

@@ -1,0 +1,121 @@
+"""Definitions: registered from a signed catalog, immutable, retired in order (OP-01, OP-18, DM-01, DM-02)."""
+
+import msgspec
+
+from hostler.base.digest import sha256_hex
+from hostler.base.errors import error
+from hostler.catalog.definition import Definition
+from hostler.catalog.manifest import Catalog
+from hostler.control.kernel import events
+from hostler.control.kernel.commands import Actor, RegisterCatalog, SetDefinitionState
+from hostler.control.kernel.model import Decision, Draft
+from hostler.control.kernel.rows import CatalogRow, DefinitionRow, DocumentRow, EventRow, OperationTypeRow
+from hostler.control.kernel.transitions import DEFINITION, DEFINITION_STATES
+
+replace = msgspec.structs.replace
+
+
+def register(draft: Draft, command: RegisterCatalog, catalog: Catalog) -> Decision:
+    """→ the newly registered `type@version`s. `catalog` is what the command's bytes proved to be."""
+    current = draft.view.current_catalog()
+    if current is not None and current.manifest == command.manifest:
+        return draft.decision([])
+    version = catalog.manifest.version
+    if current is not None and version <= current.version:
+        raise error("catalog_rollback", f"catalog {version} is not above {current.version}")
+    added = [ref for ref in catalog.definitions if _add(draft, catalog.definitions[ref], version)]
+    digests = [sha256_hex(document) for document in catalog.documents]
+    draft.insert(
+        CatalogRow(
+            version=version,
+            manifest=catalog.manifest_envelope,
+            documents=events.json_text(digests),
+            commands=events.json_text(catalog.manifest.commands),
+            issued_ms=catalog.manifest.issued_ms,
+            expires_ms=catalog.manifest.expires_ms,
+            registered_at_ms=draft.now_ms,
+        )
+    )
+    for digest, document in zip(digests, catalog.documents, strict=True):
+        if draft.get(DocumentRow, digest) is None:
+            draft.insert(DocumentRow(digest, document))
+    draft.events.append(
+        events.admin_event(
+            "catalog.registered",
+            f"catalogs/{version}",
+            draft.now_ms,
+            actor=command.actor,
+            action="catalog.register",
+            version=version,
+            definitions=added,
+        )
+    )
+    return draft.decision(added)
+
+
+def _add(draft: Draft, definition: Definition, catalog_version: int) -> bool:
+    """Files a definition; one that is known must be the same (OP-01)."""
+    known = draft.get(DefinitionRow, definition.ref)
+    digest = definition.digest()
+    if known is not None:
+        if known.digest != digest:
+            raise error("definition_exists", f"{definition.ref} is registered with another content")
+        draft.update(replace(known, catalog_version=catalog_version))
+        return False
+    draft.insert(
+        DefinitionRow(
+            ref=definition.ref,
+            operation_type=definition.type,
+            version=definition.version,
+            backend_type=definition.backend_type,
+            digest=digest,
+            document=definition.canonical().decode(),
+            total_steps=len(definition.steps),
+            catalog_version=catalog_version,
+            registered_at_ms=draft.now_ms,
+        )
+    )
+    row = OperationTypeRow(
+        operation_type=definition.type,
+        backend_type=definition.backend_type,
+        description=definition.description,
+        latest_version=definition.version,
+        state="active",
+        registered_at_ms=draft.now_ms,
+    )
+    if draft.get(OperationTypeRow, definition.type) is None:
+        draft.insert(row)
+    else:
+        draft.update(row)
+    return True
+
+
+def set_state(draft: Draft, command: SetDefinitionState) -> Decision:
+    """active → deprecated → retired; running operations finish whatever the state (OP-18)."""
+    row = draft.get(DefinitionRow, command.ref)
+    if row is None:
+        raise error("not_found", f"no operation {command.ref} is registered")
+    if command.state not in DEFINITION_STATES:
+        raise error("invalid_request", f"a definition cannot be {command.state!r}", pointer="/state")
+    if row.state == command.state:
+        return draft.decision()
+    if (row.state, command.state) not in DEFINITION:
+        raise error("definition_retired", f"{command.ref} is {row.state} and cannot become {command.state}")
+    draft.update(replace(row, state=command.state))
+    type_row = draft.get(OperationTypeRow, row.operation_type)
+    if type_row is not None and type_row.latest_version == row.version:
+        draft.update(replace(type_row, state=command.state))
+    draft.events.append(_state_event(draft, command.actor, row, command.state))
+    return draft.decision()
+
+
+def _state_event(draft: Draft, actor: Actor, row: DefinitionRow, state: str) -> EventRow:
+    return events.admin_event(
+        "definition.state_changed",
+        f"definitions/{row.ref}",
+        draft.now_ms,
+        actor=actor,
+        action="definition.set_state",
+        before=row.state,
+        after=state,
+    )

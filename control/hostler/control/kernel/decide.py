@@ -1,0 +1,55 @@
+"""`decide`: the one door into the kernel. (view, command, now, ids) → Decision, nothing else."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hostler.base.errors import HostlerError
+from hostler.catalog.manifest import Catalog
+from hostler.control.kernel import audit, cancel, catalogs, commands, fold, nodes, principals, sessions, submit
+from hostler.control.kernel.model import Decision, Draft, Ids, Settings, View
+
+Handler = Callable[[Draft, Any], Decision]
+
+HANDLERS: dict[type, Handler] = {
+    commands.SubmitOperation: submit.submit,
+    commands.CancelOperation: cancel.cancel,
+    commands.RetryOperation: cancel.retry,
+    commands.SetDefinitionState: catalogs.set_state,
+    commands.CreateEnrolmentToken: nodes.create_token,
+    commands.EnrollNode: nodes.enroll,
+    commands.RecordCertificate: nodes.record_certificate,
+    commands.RevokeNode: nodes.revoke,
+    commands.NodeHello: sessions.hello,
+    commands.NodeGone: sessions.gone,
+    commands.TasksAccepted: sessions.accepted,
+    commands.FoldReports: fold.fold,
+    commands.ExpireTasks: sessions.expire,
+    commands.ControlStarted: sessions.control_started,
+    commands.CreatePrincipal: principals.create,
+    commands.RevokePrincipal: principals.revoke,
+}
+
+
+def decide(
+    view: View,
+    command: commands.Command,
+    now_ms: int,
+    ids: Ids,
+    settings: Settings,
+    catalog: Catalog | HostlerError | None = None,
+) -> Decision:
+    """What the command changes. A refusal is a decision too: nothing but its line in the audit.
+
+    Args:
+        catalog: for `RegisterCatalog`, what the engine made of its bytes: a verified catalog or the refusal.
+    """
+    draft = Draft(view, settings, ids, now_ms)
+    try:
+        if isinstance(command, commands.RegisterCatalog):
+            if not isinstance(catalog, Catalog):
+                raise catalog or TypeError("a catalog is opened before it is registered")
+            return catalogs.register(draft, command, catalog)
+        return HANDLERS[type(command)](draft, command)
+    except HostlerError as refusal:
+        line = audit.refused(command, refusal, now_ms)
+        return Decision(refusal=refusal, events=[line] if line else [])

@@ -1,0 +1,209 @@
+"""What a decision reads and what it makes: `View` in, `Decision` out, `Draft` in between."""
+
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from hostler.base.errors import HostlerError
+from hostler.control.kernel.rows import (
+    AttemptRow,
+    CatalogRow,
+    CertificateRow,
+    CursorRow,
+    DefinitionRow,
+    DocumentRow,
+    EnvelopeRow,
+    EventRow,
+    LogRow,
+    MetaRow,
+    NodeRow,
+    OperationRow,
+    OperationTypeRow,
+    PrincipalRow,
+    ReceiptRow,
+    Row,
+    StepRow,
+    TaskRow,
+    TokenRow,
+)
+from hostler.wire.task import Policy
+
+R = TypeVar("R", bound=Row)
+
+# Rows that are looked up by key; the rest is only ever appended.
+KEYED: tuple[type[Row], ...] = (
+    NodeRow,
+    CursorRow,
+    CertificateRow,
+    TokenRow,
+    PrincipalRow,
+    DefinitionRow,
+    OperationTypeRow,
+    CatalogRow,
+    DocumentRow,
+    OperationRow,
+    TaskRow,
+    AttemptRow,
+    StepRow,
+    MetaRow,
+)
+KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
+
+
+class Ids(Protocol):
+    """Randomness as an argument."""
+
+    def new(self, prefix: str, now_ms: int) -> str: ...
+
+    def nonce(self) -> bytes: ...
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator of this control plane decided.
+
+    Attributes:
+        envelope_window_ms: how long a node may take to start a signed task (OD-30).
+        start_within_ms: how long a task may wait for its node before it ends as `expired`.
+    """
+
+    policy: Policy = Policy()
+    policy_digest: str = ""
+    envelope_window_ms: int = 600_000
+    start_within_ms: int = 86_400_000
+    max_tasks: int = 10_000
+
+
+class View(Protocol):
+    """What is stored, as of the last applied decision. Only what a command asks for is read."""
+
+    def get(self, type_: type[R], key: Any) -> R | None: ...
+
+    def nodes_of(self, org_id: str, project_id: str) -> Iterable[NodeRow]: ...
+
+    def nodes_named(self, name: str) -> Iterable[NodeRow]: ...
+
+    def connected_nodes(self) -> Iterable[NodeRow]: ...
+
+    def certificates_of(self, node_id: str) -> Iterable[CertificateRow]: ...
+
+    def operation_by_key(self, org_id: str, project_id: str, idempotency_key: str) -> OperationRow | None: ...
+
+    def tasks_of(self, operation_id: str) -> Iterable[TaskRow]: ...
+
+    def open_tasks_on(self, node_id: str) -> Iterable[TaskRow]: ...
+
+    def overdue_tasks(self, now_ms: int, limit: int) -> Iterable[TaskRow]: ...
+
+    def unanswered_cancels(self, now_ms: int, limit: int) -> Iterable[TaskRow]: ...
+
+    def steps_of(self, task_id: str, attempt_number: int) -> Iterable[StepRow]: ...
+
+    def current_catalog(self) -> CatalogRow | None: ...
+
+
+class TaskOrder(msgspec.Struct, frozen=True):
+    """This task is to be signed, under this sequence; `dispatch` makes the envelope."""
+
+    task_id: str
+    node: NodeRow
+    sequence: int
+    nonce: bytes
+    not_before_ms: int
+    expires_at_ms: int
+
+
+class CancelOrder(msgspec.Struct, frozen=True):
+    task_id: str
+    node: NodeRow
+    sequence: int
+    nonce: bytes
+    not_before_ms: int
+    expires_at_ms: int
+
+
+class Decision(msgspec.Struct, kw_only=True):
+    """Everything one command changes. The engine adds envelopes, then applies it whole or not at all."""
+
+    result: Any = None
+    refusal: HostlerError | None = None
+    inserts: dict[type[Row], list[Row]] = {}
+    updates: dict[type[Row], list[Row]] = {}
+    receipts: list[ReceiptRow] = []
+    logs: list[LogRow] = []
+    events: list[EventRow] = []
+    envelopes: list[EnvelopeRow] = []
+    orders: list[TaskOrder | CancelOrder] = []
+    wake: set[str] = set()
+    revoked: list[str] = []
+
+
+class Draft:
+    """A decision in the making: reads through what it has changed already."""
+
+    def __init__(self, view: View, settings: Settings, ids: Ids, now_ms: int) -> None:
+        self.view = view
+        self.settings = settings
+        self.ids = ids
+        self.now_ms = now_ms
+        self.events: list[EventRow] = []
+        self.logs: list[LogRow] = []
+        self.receipts: list[ReceiptRow] = []
+        self.orders: dict[tuple[str, int], TaskOrder | CancelOrder] = {}
+        self.wake: set[str] = set()
+        self.revoked: list[str] = []
+        self._rows: dict[type[Row], dict[Any, Row]] = {}
+        self._new: dict[type[Row], set[Any]] = {}
+
+    def get(self, type_: type[R], key: Any) -> R | None:
+        held = self._rows.get(type_)
+        if held is not None and key in held:
+            return held[key]  # type: ignore[return-value]  # rows are filed under their own type
+        return self.view.get(type_, key)
+
+    def insert(self, row: Row) -> None:
+        type_ = type(row)
+        key = KEYS[type_](row)
+        self._rows.setdefault(type_, {})[key] = row
+        self._new.setdefault(type_, set()).add(key)
+
+    def update(self, row: Row) -> None:
+        type_ = type(row)
+        self._rows.setdefault(type_, {})[KEYS[type_](row)] = row
+
+    def changed(self, rows: Iterable[R]) -> list[R]:
+        """The same rows as this draft has them by now."""
+        out: list[R] = []
+        for row in rows:
+            held = self._rows.get(type(row))
+            out.append(held.get(KEYS[type(row)](row), row) if held else row)  # type: ignore[arg-type]  # as above
+        return out
+
+    def tasks_of(self, operation_id: str) -> list[TaskRow]:
+        return self.changed(self.view.tasks_of(operation_id))
+
+    def decision(self, result: Any = None, refusal: HostlerError | None = None) -> Decision:
+        inserts: dict[type[Row], list[Row]] = {}
+        updates: dict[type[Row], list[Row]] = {}
+        for type_, rows in self._rows.items():
+            fresh = self._new.get(type_)
+            if not fresh:
+                updates[type_] = list(rows.values())
+            elif len(fresh) == len(rows):
+                inserts[type_] = list(rows.values())
+            else:
+                inserts[type_] = [row for key, row in rows.items() if key in fresh]
+                updates[type_] = [row for key, row in rows.items() if key not in fresh]
+        return Decision(
+            result=result,
+            refusal=refusal,
+            inserts=inserts,
+            updates=updates,
+            receipts=self.receipts,
+            logs=self.logs,
+            events=self.events,
+            orders=list(self.orders.values()),
+            wake=self.wake,
+            revoked=self.revoked,
+        )

@@ -1,0 +1,174 @@
+"""Sessions: what a hello tells about the past, and what can be sent because of it."""
+
+import msgspec
+
+from hostler.base.errors import error
+from hostler.control.kernel import events
+from hostler.control.kernel.assign import assign, cursor_of, free_slots, order_cancel
+from hostler.control.kernel.commands import ControlStarted, ExpireTasks, NodeGone, NodeHello, TasksAccepted
+from hostler.control.kernel.model import Decision, Draft
+from hostler.control.kernel.nodes import prove_certificate
+from hostler.control.kernel.rows import NodeRow, TaskRow
+from hostler.control.kernel.tasks import end_task, fail_task, node_of, operation_of
+from hostler.control.kernel.transitions import ASSIGNED, FINAL, QUEUED
+
+replace = msgspec.structs.replace
+EXPIRE_LIMIT = 1000
+_UNTAKEN = "cancelled before the node took it"
+
+
+def hello(draft: Draft, command: NodeHello) -> Decision:
+    """The node is here: its marks are compared with ours, then everything that waited for it is signed."""
+    node = node_of(draft, command.node_id)
+    if node.state == "revoked":
+        raise error("revoked", f"node {node.name} is revoked", node_id=node.node_id)
+    said = command.hello
+    here = replace(
+        node,
+        connection="connected",
+        session_id=command.session_id,
+        agent_version=said.agent_version,
+        boot_id=said.boot_id,
+        keyset_version=said.keyset_version,
+        catalog_version=said.catalog_version,
+        parallel_tasks=said.parallel_tasks,
+        capabilities=events.json_text(said.capabilities),
+        storage=said.storage,
+        last_seen_ms=draft.now_ms,
+    )
+    draft.update(here)
+    prove_certificate(draft, node.node_id, command.serial)
+    draft.events.append(
+        events.node_event(
+            "node.connected",
+            here,
+            draft.now_ms,
+            agent_version=said.agent_version,
+            session_id=command.session_id,
+            storage=said.storage,
+        )
+    )
+    _compare_marks(draft, here, said.high_sequence, frozenset(said.open_tasks))
+    _send_what_waited(draft, here, said.high_sequence)
+    draft.wake.add(node.node_id)
+    return draft.decision()
+
+
+def _compare_marks(draft: Draft, node: NodeRow, high_sequence: int, open_tasks: frozenset[str]) -> None:
+    cursor = cursor_of(draft, node.node_id)
+    if high_sequence < cursor.accepted_sequence:
+        _journal_lost(draft, node, high_sequence, open_tasks)
+        return
+    if high_sequence > cursor.sequence:
+        # We are the older copy (P1): the node holds by itself, and people have to know.
+        draft.events.append(
+            events.node_event(
+                "node.sequence_ahead",
+                node,
+                draft.now_ms,
+                error_code="controller_rollback",
+                high_sequence=high_sequence,
+                ours=cursor.sequence,
+            )
+        )
+    reached = min(high_sequence, cursor.sequence)
+    draft.update(replace(cursor, accepted_sequence=max(cursor.accepted_sequence, reached)))
+
+
+def _journal_lost(draft: Draft, node: NodeRow, high_sequence: int, open_tasks: frozenset[str]) -> None:
+    """The node no longer knows what it took: effects are unknown, its counters start again."""
+    cursor = cursor_of(draft, node.node_id)
+    draft.events.append(
+        events.node_event(
+            "node.journal_lost",
+            node,
+            draft.now_ms,
+            error_code="storage_unhealthy",
+            high_sequence=high_sequence,
+            accepted=cursor.accepted_sequence,
+        )
+    )
+    draft.update(replace(cursor, accepted_sequence=high_sequence, outbox_seq=0, chain_index=-1))
+    for task in draft.changed(draft.view.open_tasks_on(node.node_id)):
+        taken = 0 < task.sequence <= cursor.accepted_sequence
+        if taken and task.sequence > high_sequence and task.task_id not in open_tasks:
+            message = f"node {node.name} lost its journal while it held the task"
+            fail_task(draft, task, "interrupted_apply", message)
+
+
+def _send_what_waited(draft: Draft, node: NodeRow, high_sequence: int) -> None:
+    for task in draft.changed(draft.view.open_tasks_on(node.node_id)):
+        if task.state == QUEUED:
+            if free_slots(draft, operation_of(draft, task.operation_id)) > 0:
+                assign(draft, task, node)
+        elif task.cancel_requested:
+            _send_cancel(draft, task, node, high_sequence)
+        elif _never_taken(task, high_sequence) and task.expires_at_ms <= draft.now_ms:
+            assign(draft, task, node)
+
+
+def _send_cancel(draft: Draft, task: TaskRow, node: NodeRow, high_sequence: int) -> None:
+    """A task that the node can no longer begin ends without it; else the order is signed again if need be."""
+    if _never_taken(task, high_sequence) and task.expires_at_ms <= draft.now_ms:
+        end_task(draft, task, "cancel", error_code="canceled", error_message=_UNTAKEN)
+    elif not task.cancel_sequence or task.cancel_sequence > high_sequence:
+        order_cancel(draft, task, node)
+
+
+def _never_taken(task: TaskRow, high_sequence: int) -> bool:
+    return task.state == ASSIGNED and task.sequence > high_sequence
+
+
+def gone(draft: Draft, command: NodeGone) -> Decision:
+    node = node_of(draft, command.node_id)
+    if node.session_id != command.session_id or node.connection != "connected":
+        return draft.decision()
+    away = replace(node, connection="lost", last_seen_ms=draft.now_ms)
+    draft.update(away)
+    draft.events.append(events.node_event("node.lost", away, draft.now_ms, session_id=command.session_id))
+    return draft.decision()
+
+
+def control_started(draft: Draft, _: ControlStarted) -> Decision:
+    """No session outlives the process that held it."""
+    for node in list(draft.view.connected_nodes()):
+        draft.update(replace(node, connection="lost", last_seen_ms=draft.now_ms))
+    return draft.decision()
+
+
+def accepted(draft: Draft, command: TasksAccepted) -> Decision:
+    """The node takes envelopes in the order of their sequence, so one mark stands for all below it."""
+    cursor = cursor_of(draft, command.node_id)
+    reached = cursor.accepted_sequence
+    for task_id in command.task_ids:
+        task = draft.get(TaskRow, task_id)
+        if task is not None and task.node_id == command.node_id:
+            reached = max(reached, task.sequence)
+    if reached != cursor.accepted_sequence:
+        draft.update(replace(cursor, accepted_sequence=reached))
+    return draft.decision()
+
+
+def expire(draft: Draft, _: ExpireTasks) -> Decision:
+    """→ number of tasks ended as `expired`.
+
+    A window that passed untaken while the node is connected is opened again; only the operation's own
+    deadline ends a task. A node that was away for all of that time may still hold it: its late word is kept.
+    """
+    ended = 0
+    for task in draft.changed(draft.view.overdue_tasks(draft.now_ms, EXPIRE_LIMIT)):
+        if task.state in FINAL:
+            continue
+        node = node_of(draft, task.node_id)
+        if task.cancel_requested:
+            if task.state == ASSIGNED and node.connection == "connected":
+                end_task(draft, task, "cancel", error_code="canceled", error_message=_UNTAKEN)
+        elif operation_of(draft, task.operation_id).deadline_ms <= draft.now_ms:
+            fail_task(draft, task, "expired", f"node {node.name} did not take the task in time")
+            ended += 1
+        elif task.state == ASSIGNED:
+            assign(draft, task, node)
+    for task in draft.changed(draft.view.unanswered_cancels(draft.now_ms, EXPIRE_LIMIT)):
+        if task.state not in FINAL:
+            order_cancel(draft, task, node_of(draft, task.node_id))
+    return draft.decision(ended)

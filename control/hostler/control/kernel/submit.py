@@ -1,0 +1,217 @@
+"""Submitting an operation: everything is checked before anything is stored (OP-02)."""
+
+import functools
+from typing import Any
+
+import msgspec
+
+from hostler.base.digest import canonical_json, digest_of
+from hostler.base.errors import error
+from hostler.base.ids import ATTEMPT, OPERATION, TASK
+from hostler.catalog.binding import bind
+from hostler.catalog.definition import Definition
+from hostler.catalog.inputs import check_inputs, refuse_secrets, with_defaults
+from hostler.catalog.policy import allows_source
+from hostler.control.kernel import events, targets
+from hostler.control.kernel.assign import fill
+from hostler.control.kernel.commands import OperationCreated, SubmitOperation
+from hostler.control.kernel.model import Decision, Draft
+from hostler.control.kernel.rows import AttemptRow, DefinitionRow, NodeRow, OperationRow, TaskRow
+
+TRIGGER_SOURCES = (
+    "allocation_provision",
+    "allocation_release",
+    "admin",
+    "tenant_request",
+    "agent_lifecycle",
+    "federation",
+    "system",
+)
+
+
+@functools.lru_cache(maxsize=1024)
+def definition_of(document: str) -> Definition:
+    """A stored document, parsed once."""
+    return msgspec.json.decode(document, type=Definition)
+
+
+def submit(draft: Draft, command: SubmitOperation) -> Decision:
+    """→ `OperationCreated`. The same key and body give the same operation (RT-01)."""
+    digest = request_digest(command)
+    earlier = _earlier(draft, command, digest)
+    if earlier is not None:
+        return draft.decision(earlier)
+    row = draft.get(DefinitionRow, f"{command.operation_type}@{command.version}")
+    definition = _usable(row, command)
+    inputs = _inputs(definition, command)
+    _check_policy(draft, definition, inputs)
+    nodes = targets.select(draft, command)
+    _check_plans(command, nodes)
+    assert row is not None
+    operation = _operation(draft, command, row, inputs, digest, len(nodes) * command.target_selector.replicas)
+    draft.insert(operation)
+    draft.events.append(
+        events.operation_event(
+            events.REQUESTED,
+            operation,
+            draft.now_ms,
+            actor=command.actor,
+            action="operation.submit",
+            result="accepted",
+            version=command.version,
+            mode=command.mode,
+            tasks=operation.tasks_total,
+            definition_state=row.state,
+            correlation_id=command.correlation_id,
+        )
+    )
+    _add_tasks(draft, command, operation, nodes)
+    fill(draft, operation.operation_id)
+    return draft.decision(OperationCreated(operation.operation_id, True, deprecated=row.state == "deprecated"))
+
+
+def request_digest(command: SubmitOperation) -> str:
+    """What makes two requests the same: everything that shapes the work, not who traced it how."""
+    return digest_of(
+        {
+            "operation": [command.operation_type, command.version],
+            "inputs": command.inputs,
+            "targets": msgspec.to_builtins(command.target_selector),
+            "mode": command.mode,
+            "approved_plans": command.approved_plans,
+            "linked": [command.trigger_source, command.linked_allocation_id, command.linked_node_id],
+        }
+    )
+
+
+def _earlier(draft: Draft, command: SubmitOperation, digest: str) -> OperationCreated | None:
+    key = command.idempotency_key
+    if not 1 <= len(key) <= 255:
+        raise error("invalid_request", "an idempotency key has 1 to 255 characters", pointer="/idempotency_key")
+    found = draft.view.operation_by_key(command.org_id, command.project_id, key)
+    if found is None:
+        return None
+    if found.request_digest != digest:
+        raise error(
+            "idempotency_mismatch",
+            f"key {key!r} belongs to operation {found.operation_id}, which was asked for differently",
+            operation_id=found.operation_id,
+        )
+    return OperationCreated(found.operation_id, False)
+
+
+def _usable(row: DefinitionRow | None, command: SubmitOperation) -> Definition:
+    ref = f"{command.operation_type}@{command.version}"
+    if row is None:
+        raise error("unknown_definition", f"no operation {ref} is registered", pointer="/operation_type")
+    if row.state == "retired":
+        raise error("definition_retired", f"{ref} is retired")
+    if row.backend_type != "node_agent":
+        raise error("backend_not_implemented", f"{ref} needs a {row.backend_type}, and none is present")
+    if command.trigger_source not in TRIGGER_SOURCES:
+        raise error("invalid_request", f"trigger source {command.trigger_source!r} does not exist")
+    if command.target_selector.replicas < 1:
+        raise error("invalid_request", "at least one replica is needed", pointer="/target_selector/replicas")
+    return definition_of(row.document)
+
+
+def _inputs(definition: Definition, command: SubmitOperation) -> dict[str, Any]:
+    refuse_secrets(command.inputs)
+    inputs = with_defaults(definition.inputs, command.inputs)
+    check_inputs(definition.inputs, inputs)
+    return inputs
+
+
+def _check_policy(draft: Draft, definition: Definition, inputs: dict[str, Any]) -> None:
+    """The part of the policy that can be told before anything runs; nodes check all of it again (OP-04)."""
+    policy = draft.settings.policy
+    if not policy.enabled:
+        raise error("policy_denied", f"the global policy does not allow {definition.ref}")
+    if policy.allowed_target_kinds is not None and "node" not in policy.allowed_target_kinds:
+        raise error("policy_denied", f"the global policy does not allow {definition.ref} on nodes")
+    for step in definition.steps:
+        if step.kind != "artifact.pull_blob" or "${steps." in str(step.params.get("url", "")):
+            continue
+        url = bind(step.params.get("url", ""), inputs, {})
+        if not allows_source(policy, definition.artifacts.allowed_sources, str(url)):
+            raise error("source_denied", f"step {step.id} may not fetch from the source given")
+
+
+def _check_plans(command: SubmitOperation, nodes: list[NodeRow]) -> None:
+    """An approval covers every node or the operation is not sent at all."""
+    if not command.approved_plans:
+        return
+    chosen = {node.node_id for node in nodes}
+    if chosen != set(command.approved_plans):
+        missing = min(chosen ^ set(command.approved_plans))
+        raise error(
+            "invalid_request",
+            f"plans were approved for other nodes than the targets, such as {missing}",
+            pointer="/approved_plans",
+        )
+
+
+def _operation(
+    draft: Draft,
+    command: SubmitOperation,
+    row: DefinitionRow,
+    inputs: dict[str, Any],
+    digest: str,
+    tasks: int,
+) -> OperationRow:
+    if tasks > draft.settings.max_tasks:
+        raise error("too_large", f"{tasks} tasks are more than {draft.settings.max_tasks} in one operation")
+    settings = draft.settings
+    return OperationRow(
+        operation_id=draft.ids.new(OPERATION, draft.now_ms),
+        operation_type=row.operation_type,
+        version=row.version,
+        definition_digest=row.digest,
+        backend_type=row.backend_type,
+        org_id=command.org_id,
+        project_id=command.project_id,
+        requested_by_user_id=command.actor.name,
+        target_selector=events.json_text(command.target_selector),
+        inputs=canonical_json(inputs).decode(),
+        idempotency_key=command.idempotency_key,
+        request_digest=digest,
+        correlation_id=command.correlation_id,
+        traceparent=command.traceparent,
+        mode=str(command.mode),
+        trigger_source=command.trigger_source,
+        linked_allocation_id=command.linked_allocation_id or None,
+        linked_node_id=command.linked_node_id or None,
+        policy=events.json_text(settings.policy),
+        policy_digest=settings.policy_digest,
+        total_steps=row.total_steps,
+        tasks_total=tasks,
+        tasks_queued=tasks,
+        created_at_ms=draft.now_ms,
+        deadline_ms=draft.now_ms + settings.start_within_ms,
+    )
+
+
+def _add_tasks(draft: Draft, command: SubmitOperation, operation: OperationRow, nodes: list[NodeRow]) -> None:
+    """One task for each node and replica, each with its first attempt (OP-10, DM-16)."""
+    new, now_ms = draft.ids.new, draft.now_ms
+    for replica in range(command.target_selector.replicas):
+        for node in nodes:
+            task = TaskRow(
+                task_id=new(TASK, now_ms),
+                operation_id=operation.operation_id,
+                node_id=node.node_id,
+                replica_index=replica,
+                approved_plan_digest=command.approved_plans.get(node.node_id, ""),
+                created_at_ms=now_ms,
+                attempt_uid=new(ATTEMPT, now_ms),
+            )
+            draft.insert(task)
+            draft.insert(
+                AttemptRow(
+                    attempt_uid=task.attempt_uid,
+                    task_id=task.task_id,
+                    attempt_number=1,
+                    node_id=node.node_id,
+                    created_at_ms=now_ms,
+                )
+            )

@@ -1,0 +1,1 @@
+"""What happens by time alone: tasks that nobody came for."""

@@ -1,0 +1,205 @@
+"""One node's open session: what goes down, and what comes up.
+
+Delivery is at least once and in sequence order: the same stored bytes, until the agent says that it has them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import structlog
+
+from hostler.base.errors import HostlerError
+from hostler.control.engine import Engine
+from hostler.control.kernel.commands import FoldReports, NodeHello, TasksAccepted
+from hostler.control.rpc.catalog_feed import CatalogFeed
+from hostler.control.rpc.progress import ProgressBoard
+from hostler.pki.x509 import PeerIdentity
+from hostler.v1 import node_pb2
+from hostler.wire.codec_node import agent_value, control_message, decode_envelope
+from hostler.wire.node import (
+    Close,
+    FromAgent,
+    Heartbeat,
+    Hello,
+    KeysetUpdate,
+    Progress,
+    ReportAck,
+    Reports,
+    TaskAccepted,
+    Tasks,
+    Welcome,
+)
+
+_log = structlog.get_logger("hostler.control.rpc.link")
+_BATCH = 256
+_RESEND_S = 30.0  # an envelope that was sent and not acknowledged for so long is sent again
+
+
+class Link:
+    """Lives as long as the stream (or the polling session) does."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        board: ProgressBoard,
+        feed: CatalogFeed,
+        peer: PeerIdentity,
+        session_id: str,
+        heartbeat_s: int,
+        keyset: bytes,
+    ) -> None:
+        self._engine = engine
+        self._board = board
+        self._feed = feed
+        self.node_id = node_id = peer.name
+        self._serial = peer.serial
+        self.session_id = session_id
+        self._heartbeat_s = heartbeat_s
+        self._keyset = keyset
+        self._wake = engine.wakes.node(node_id)
+        self._acks = 0
+        self._acked = 0
+        self._sent_sequence = 0
+        self._catalog_version = 0
+        self._hello_seen = False
+        self._first: list[node_pb2.ControlMessage] = []
+        self._closing: Close | None = None
+
+    def close(self, code: str, message: str, retry_after_ms: int = 0) -> None:
+        """Ends the session at the next turn; revocation and newer sessions use it (I1)."""
+        self._closing = Close(error_code=code, message=message, retry_after_ms=retry_after_ms)
+        self._wake.set()
+
+    @property
+    def closing(self) -> bool:
+        return self._closing is not None
+
+    async def take(self, message: node_pb2.AgentMessage) -> None:
+        """Handles one message from the agent."""
+        await self._handle(agent_value(message))
+
+    async def _handle(self, value: FromAgent) -> None:
+        if isinstance(value, Reports):
+            up_to = await self._engine.execute(FoldReports(node_id=self.node_id, reports=value.reports))
+            self._acks = max(self._acks, up_to)
+            self._wake.set()
+        elif isinstance(value, TaskAccepted):
+            await self._engine.execute(TasksAccepted(node_id=self.node_id, task_ids=value.task_ids))
+        elif isinstance(value, Progress):
+            self._board.put(value.steps)
+        elif isinstance(value, Hello):
+            await self._hello(value)
+        elif isinstance(value, Heartbeat):
+            self._engine.seen(self.node_id)
+
+    async def _hello(self, hello: Hello) -> None:
+        command = NodeHello(node_id=self.node_id, session_id=self.session_id, hello=hello, serial=self._serial)
+        await self._engine.execute(command)
+        self._catalog_version = hello.catalog_version
+        welcome = Welcome(
+            session_id=self.session_id,
+            server_time_ms=self._engine.clock.now_ms(),
+            control_epoch=await self._engine.reader.epoch(),
+            heartbeat_seconds=self._heartbeat_s,
+        )
+        self._first.append(control_message(welcome))
+        if hello.keyset_version < self._engine.trust.keyset.version:
+            self._first.append(control_message(KeysetUpdate(self._keyset)))
+        self._hello_seen = True
+        self._wake.set()
+
+    async def messages(self, wait_s: float | None = None) -> AsyncIterator[node_pb2.ControlMessage]:
+        """What goes down, as it becomes due; ends after a close, or after `wait_s` with nothing to say."""
+        while True:
+            self._wake.clear()
+            batch = await self._due()
+            for message in batch:
+                yield message
+            if self._closing is not None:
+                yield control_message(self._closing)
+                return
+            if batch:
+                if wait_s is not None:
+                    return
+                continue
+            try:
+                async with asyncio.timeout(_RESEND_S if wait_s is None else wait_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                if wait_s is not None:
+                    return
+                self._sent_sequence = 0
+
+    async def _due(self) -> list[node_pb2.ControlMessage]:
+        if not self._hello_seen:
+            return []
+        due, self._first = self._first, []
+        if self._acks > self._acked:
+            self._acked = self._acks
+            due.append(control_message(ReportAck(self._acked)))
+        catalog = await self._catalog()
+        if catalog is not None:
+            due.append(catalog)
+        tasks = await self._tasks()
+        if tasks is not None:
+            due.append(tasks)
+        return due
+
+    async def _catalog(self) -> node_pb2.ControlMessage | None:
+        update = await self._feed.newer_than(self._catalog_version)
+        if update is None:
+            return None
+        self._catalog_version = update.version
+        return update.message
+
+    async def _tasks(self) -> node_pb2.ControlMessage | None:
+        if not self._engine.has_undelivered(self.node_id, self._sent_sequence):
+            return None
+        rows = await self._engine.reader.undelivered(self.node_id, after=self._sent_sequence, limit=_BATCH)
+        if not rows:
+            return None
+        self._sent_sequence = rows[-1][0]
+        return control_message(Tasks(tuple(decode_envelope(data) for _, data in rows)))
+
+
+class Links:
+    """The open sessions; a node has one, and the newest wins."""
+
+    def __init__(self) -> None:
+        self._by_node: dict[str, Link] = {}
+
+    def add(self, link: Link) -> None:
+        older = self._by_node.get(link.node_id)
+        if older is not None:
+            older.close("controller_unreachable", "a newer session of this node is open")
+        self._by_node[link.node_id] = link
+
+    def remove(self, link: Link) -> bool:
+        """Whether it was the node's present one."""
+        if self._by_node.get(link.node_id) is link:
+            del self._by_node[link.node_id]
+            return True
+        return False
+
+    def get(self, node_id: str) -> Link | None:
+        return self._by_node.get(node_id)
+
+    def close_node(self, node_id: str, code: str, message: str) -> None:
+        link = self._by_node.get(node_id)
+        if link is not None:
+            link.close(code, message)
+
+    def close_all(self) -> None:
+        for link in self._by_node.values():
+            link.close("controller_unreachable", "the control plane is going down", retry_after_ms=500)
+
+
+async def pump(link: Link, incoming: AsyncIterator[node_pb2.AgentMessage]) -> None:
+    """Feeds what the agent sends into the link, in order; ends it when the agent has gone."""
+    try:
+        async for message in incoming:
+            await link.take(message)
+        link.close("controller_unreachable", "the agent has closed its side")
+    except HostlerError as err:
+        _log.warning("session.refused", error=err, node_id=link.node_id)
+        link.close(err.code, err.message, retry_after_ms=1000)

@@ -1,0 +1,139 @@
+"""NodeService: the session, its long-poll twin, and renewal."""
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from hostler.base.clock import Clock
+from hostler.base.errors import HostlerError, error
+from hostler.base.ids import new_id
+from hostler.control.engine import Engine
+from hostler.control.kernel.commands import NodeGone, RecordCertificate
+from hostler.control.rpc.catalog_feed import CatalogFeed
+from hostler.control.rpc.errors import abort, guarded
+from hostler.control.rpc.identity import Identities
+from hostler.control.rpc.link import Link, Links, pump
+from hostler.control.rpc.progress import ProgressBoard
+from hostler.pki.authority import Authority
+from hostler.pki.x509 import PeerIdentity, read_csr, read_identity
+from hostler.v1 import node_pb2, node_pb2_grpc
+
+_log = structlog.get_logger("hostler.control.rpc.node_service")
+MAX_POLL_S = 30
+_IDLE_POLLS_S = 60.0
+
+
+class NodeService(node_pb2_grpc.NodeServiceServicer):
+    """Every method begins with the certificate."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        identities: Identities,
+        authority: Authority,
+        links: Links,
+        board: ProgressBoard,
+        clock: Clock,
+        heartbeat_s: int,
+        certificate_s: int,
+        keyset: bytes,
+    ) -> None:
+        self._engine = engine
+        self._identities = identities
+        self._authority = authority
+        self._links = links
+        self._board = board
+        self._clock = clock
+        self._heartbeat_s = heartbeat_s
+        self._certificate_s = certificate_s
+        self._keyset = keyset
+        self._feed = CatalogFeed(engine)
+        self._polling: dict[str, tuple[Link, asyncio.TimerHandle]] = {}
+
+    async def Session(self, request_iterator: Any, context: Any) -> None:
+        """One stream a node; see `link`."""
+        try:
+            peer = await self._identities.of(context)
+        except HostlerError as err:
+            await abort(context, err)
+            return
+        link = await self._open(peer)
+        try:
+            async with asyncio.TaskGroup() as group:
+                feeding = group.create_task(pump(link, request_iterator))
+                async for message in link.messages():
+                    await context.write(message)
+                feeding.cancel()
+        finally:
+            await self._end(link)
+
+    @guarded
+    async def Exchange(self, request: node_pb2.ExchangeRequest, context: Any) -> node_pb2.ExchangeResponse:
+        """The same by long poll (OP-15): takes the messages, answers with what is due, or waits for it."""
+        peer = await self._identities.of(context)
+        link = await self._polled(peer, request.session_id)
+        for message in request.messages:
+            await link.take(message)
+        wait_s = min(request.wait_seconds, MAX_POLL_S)
+        due = [message async for message in link.messages(wait_s=wait_s)]
+        if link.closing:
+            await self._end(link)
+        return node_pb2.ExchangeResponse(session_id=link.session_id, messages=due)
+
+    @guarded
+    async def Renew(self, request: node_pb2.RenewRequest, context: Any) -> node_pb2.RenewResponse:
+        """A fresh certificate for the same key; the old one stays valid until its own end (PK-04)."""
+        peer = await self._identities.of(context)
+        key = read_csr(request.csr_der)
+        if key.key_id != peer.thumbprint:
+            raise error("certificate_invalid", "a renewal keeps the node's key; enrol again for a new one")
+        chain = await issue(self._engine, self._authority, peer.name, request.csr_der, self._clock, self._certificate_s)
+        _log.info("certificate.renewed", node_id=peer.name)
+        return node_pb2.RenewResponse(certificate_pem=chain)
+
+    async def _open(self, peer: PeerIdentity) -> Link:
+        session_id = new_id("ses", self._clock.now_ms())
+        link = Link(self._engine, self._board, self._feed, peer, session_id, self._heartbeat_s, self._keyset)
+        self._links.add(link)
+        return link
+
+    async def _end(self, link: Link) -> None:
+        timer = self._polling.pop(link.session_id, None)
+        if timer is not None:
+            timer[1].cancel()
+        if self._links.remove(link):
+            self._engine.wakes.forget(link.node_id)
+            await self._engine.execute(NodeGone(node_id=link.node_id, session_id=link.session_id))
+
+    async def _polled(self, peer: PeerIdentity, session_id: str) -> Link:
+        """The polling session named, or a new one; it ends when nobody polls it for a while."""
+        entry = self._polling.get(session_id)
+        if entry is not None and entry[0].node_id == peer.name:
+            link = entry[0]
+            entry[1].cancel()
+        else:
+            link = await self._open(peer)
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(MAX_POLL_S + _IDLE_POLLS_S, link.close, "controller_unreachable", "no poll came")
+        self._polling[link.session_id] = (link, timer)
+        return link
+
+
+async def issue(
+    engine: Engine, authority: Authority, node_id: str, csr_der: bytes, clock: Clock, lifetime_s: int
+) -> bytes:
+    """Signs a certificate and records it; the chain as PEM."""
+    chain = authority.issue_node(node_id, read_csr(csr_der), clock.now_ms(), lifetime_s)
+    issued = read_identity(chain)
+    await engine.execute(
+        RecordCertificate(
+            node_id=node_id,
+            serial=issued.serial,
+            thumbprint=issued.thumbprint,
+            not_before_ms=issued.not_before_ms,
+            not_after_ms=issued.not_after_ms,
+        )
+    )
+    return chain

@@ -1,0 +1,138 @@
+"""Builds the control plane's parts and runs them; see `main` for the list of loops."""
+
+import asyncio
+import signal
+from importlib.metadata import version
+from typing import Any
+
+import structlog
+import uvicorn
+
+from hostler.base.clock import SystemClock
+from hostler.base.errors import error
+from hostler.control.api.app import make_app
+from hostler.control.api.call import Parts
+from hostler.control.api.principal import Authenticator
+from hostler.control.config import ControlConfig, split
+from hostler.control.engine import Engine
+from hostler.control.keys import Keys, load_keys
+from hostler.control.loops import expire
+from hostler.control.rpc.enrolment_service import EnrollmentService
+from hostler.control.rpc.identity import Identities
+from hostler.control.rpc.link import Links
+from hostler.control.rpc.node_service import NodeService
+from hostler.control.rpc.progress import ProgressBoard
+from hostler.control.rpc.server import enrolment_server, node_server
+from hostler.pki.authority import Authority
+
+_log = structlog.get_logger("hostler.control.service")
+_GRACE_S = 2.0
+
+
+async def open_engine(config: ControlConfig) -> tuple[Engine, Keys]:
+    """Keys first: without them there is no control plane.
+
+    Raises:
+        HostlerError: `invalid_config`, `store_unavailable`.
+    """
+    keys = load_keys(config)
+    config.store_path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    engine = await Engine.open(
+        store_path=config.store_path,
+        trust=keys.trust,
+        dispatch_signer=keys.dispatch,
+        clock=SystemClock(),
+        envelope_window_ms=config.envelope_seconds * 1000,
+        start_within_ms=config.start_within_seconds * 1000,
+        cluster_id=config.cluster_id,
+    )
+    return engine, keys
+
+
+class _Http(uvicorn.Server):
+    """Leaves signals to us: one place decides when everything stops."""
+
+    def install_signal_handlers(self) -> None:
+        return
+
+    def capture_signals(self) -> Any:
+        from contextlib import nullcontext
+
+        return nullcontext()
+
+
+async def serve(config: ControlConfig) -> None:
+    """Runs until SIGTERM or SIGINT, or until a loop fails."""
+    engine, keys = await open_engine(config)
+    try:
+        await _run(config, engine, keys)
+    finally:
+        await engine.close()
+
+
+async def _run(config: ControlConfig, engine: Engine, keys: Keys) -> None:
+    clock, links, board = SystemClock(), Links(), ProgressBoard()
+    authority = Authority(keys.ca, keys.ca_pem, keys.trust.keyset.trust_domain)
+    engine.wakes.revoked(lambda node_id: links.close_node(node_id, "revoked", "the node is revoked"))
+    nodes = NodeService(
+        engine=engine,
+        identities=Identities(engine, keys.trust.keyset.trust_domain, clock),
+        authority=authority,
+        links=links,
+        board=board,
+        clock=clock,
+        heartbeat_s=config.heartbeat_seconds,
+        certificate_s=config.certificate_seconds,
+        keyset=keys.keyset,
+    )
+    enrolment = EnrollmentService(engine, authority, clock, keys.keyset, config.certificate_seconds)
+    cas = keys.trust.keyset.ca_certificates
+    node_grpc = node_server(nodes, config.node_listen, keys.server_key_pem, keys.server_chain_pem, cas)
+    enrol_grpc = enrolment_server(enrolment, config.enroll_listen, keys.server_key_pem, keys.server_chain_pem)
+    parts = Parts(engine, board, Authenticator(engine.reader.principal))
+    http = _http_server(config, parts)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await node_grpc.start()
+    await enrol_grpc.start()
+    _log.info("control.started", http=config.http_listen, node=config.node_listen, enroll=config.enroll_listen)
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(_serve_http(http, stop))
+        expiring = group.create_task(expire.run(engine))
+        await stop.wait()
+        links.close_all()
+        http.should_exit = True
+        expiring.cancel()
+        await asyncio.gather(node_grpc.stop(_GRACE_S), enrol_grpc.stop(_GRACE_S))
+        await serving
+    _log.info("control.stopped")
+
+
+def _http_server(config: ControlConfig, parts: Parts) -> _Http:
+    host, port = split(config.http_listen)
+    settings = uvicorn.Config(
+        make_app(parts, version("hostler")),
+        host=host,
+        port=port,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        ssl_certfile=config.http_tls_certificate or None,
+        ssl_keyfile=config.http_tls_key or None,
+        timeout_graceful_shutdown=int(_GRACE_S),
+    )
+    return _Http(settings)
+
+
+async def _serve_http(server: _Http, stop: asyncio.Event) -> None:
+    try:
+        await server.serve()
+    except SystemExit as err:  # uvicorn's way to say that it cannot listen
+        raise error("invalid_config", f"{server.config.host}:{server.config.port} cannot be listened on") from err
+    finally:
+        stop.set()

@@ -1,0 +1,48 @@
+"""The one module that reads tasks (DM-15, FD-24).
+
+Everything that decides or delivers goes through the view `local_tasks` and so never sees a task that was
+handed to another cluster; only `SHOWN` and `IDS_SHOWN` read the table itself, for people who look at an operation.
+"""
+
+from hostler.control.kernel.rows import TaskRow
+from hostler.control.store.tables import STATEMENTS
+
+COLUMNS = STATEMENTS[TaskRow].columns
+_T = ", ".join(f"t.{name}" for name in TaskRow.__struct_fields__)
+
+ONE = f"SELECT {COLUMNS} FROM local_tasks WHERE task_id = ?"  # noqa: S608
+OF_OPERATION = f"SELECT {COLUMNS} FROM local_tasks WHERE operation_id = ?"  # noqa: S608
+OPEN_ON_NODE = (
+    f"SELECT {COLUMNS} FROM local_tasks WHERE node_id = ? AND finished_at_ms = 0"  # noqa: S608
+    " ORDER BY sequence, task_id"
+)
+# Waits too long: past its operation's deadline, or signed, not taken, and its node is there to take it again.
+OVERDUE = f"""
+    SELECT {_T} FROM nodes n
+    JOIN local_tasks t ON t.node_id = n.node_id AND t.finished_at_ms = 0
+    JOIN operations o ON o.operation_id = t.operation_id
+    JOIN node_cursors c ON c.node_id = t.node_id
+    WHERE t.state IN ('queued', 'assigned') AND (t.sequence = 0 OR t.sequence > c.accepted_sequence)
+      AND (o.deadline_ms <= :now
+           OR (n.connection = 'connected' AND t.sequence > 0 AND t.expires_at_ms <= :now))
+    ORDER BY t.task_id LIMIT :limit
+"""  # noqa: S608
+# An order to cancel that passed its window unanswered; it is signed again while the node is there.
+UNANSWERED = f"""
+    SELECT {_T} FROM nodes n
+    JOIN local_tasks t ON t.node_id = n.node_id AND t.finished_at_ms = 0
+    JOIN envelopes e ON e.node_id = t.node_id AND e.sequence = t.cancel_sequence
+    WHERE n.connection = 'connected' AND t.cancel_requested = 1 AND e.expires_at_ms <= :now LIMIT :limit
+"""  # noqa: S608
+# What a node has not taken yet: above its mark, and still the newest word about an open task.
+UNDELIVERED = """
+    SELECT e.sequence, e.envelope FROM envelopes e
+    JOIN node_cursors c ON c.node_id = e.node_id
+    JOIN local_tasks t ON t.task_id = e.task_id
+    WHERE e.node_id = :node AND e.sequence > :after AND e.sequence > c.accepted_sequence
+      AND t.finished_at_ms = 0 AND (t.sequence = e.sequence OR t.cancel_sequence = e.sequence)
+    ORDER BY e.sequence LIMIT :limit
+"""
+OPEN_COUNTS = "SELECT state, count(*) FROM local_tasks WHERE finished_at_ms = 0 GROUP BY state"
+SHOWN = f"SELECT {COLUMNS} FROM tasks WHERE operation_id = ? ORDER BY replica_index, task_id"  # noqa: S608
+IDS_SHOWN = "SELECT task_id FROM tasks WHERE operation_id = ?"

@@ -1,0 +1,132 @@
+"""Read-only queries off the loop: two threads, each with its own connection."""
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hostler.base.clock import Clock
+from hostler.control.store import queries
+from hostler.control.store.db import open_reader, store_error
+from hostler.control.store.records import (
+    AuditView,
+    DefinitionView,
+    EventView,
+    LogView,
+    NodeIdentity,
+    NodeReceipts,
+    NodeView,
+    OperationSummary,
+    OperationView,
+    Page,
+    Principal,
+)
+
+T = TypeVar("T")
+THREADS = 2
+
+
+class Reader:
+    """Each method sees a commit as soon as `Engine.execute` has returned for it."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._local = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="hostler-reader")
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._pool.shutdown)
+        for db in self._opened:
+            db.close()
+
+    async def _ask(self, query: Callable[..., T], *parameters: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._run, query, parameters)
+
+    def _run(self, query: Callable[..., T], parameters: tuple[Any, ...]) -> T:
+        """One read transaction, so that an operation and its tasks are of the same moment."""
+        try:
+            db = self._connection()
+            db.execute("BEGIN")
+            try:
+                return query(db, *parameters)
+            finally:
+                with contextlib.suppress(sqlite3.Error):
+                    db.execute("COMMIT")
+        except sqlite3.Error as err:
+            raise store_error(err) from err
+
+    def _connection(self) -> sqlite3.Connection:
+        db: sqlite3.Connection | None = getattr(self._local, "db", None)
+        if db is None:
+            db = self._local.db = open_reader(self._path)
+            self._opened.append(db)
+        return db
+
+    async def principal(self, token_sha256: str) -> Principal | None:
+        """None as well for one that is revoked or expired."""
+        return await self._ask(queries.principal, token_sha256, self._clock.now_ms())
+
+    async def principals(self, cursor: str = "", page_size: int = 100) -> Page[Principal]:
+        return await self._ask(queries.principals, cursor, page_size)
+
+    async def operation(self, project_id: str, operation_id: str) -> OperationView | None:
+        return await self._ask(queries.operation, project_id, operation_id)
+
+    async def operations(
+        self, project_id: str, cursor: str = "", page_size: int = 100, status: str = ""
+    ) -> Page[OperationSummary]:
+        return await self._ask(queries.operations, project_id, cursor, page_size, status)
+
+    async def nodes(
+        self, org_id: str | None, project_id: str | None, cursor: str = "", page_size: int = 100
+    ) -> Page[NodeView]:
+        """`None` leaves a column out of the question."""
+        return await self._ask(queries.nodes, org_id, project_id, cursor, page_size)
+
+    async def node(self, node_id_or_name: str) -> NodeView | None:
+        return await self._ask(queries.node, node_id_or_name)
+
+    async def node_identity(self, node_id: str) -> NodeIdentity | None:
+        return await self._ask(queries.node_identity, node_id)
+
+    async def certificate(self, node_id: str, serial: str) -> str:
+        return await self._ask(queries.certificate, node_id, serial)
+
+    async def definitions(self, cursor: str = "", page_size: int = 100) -> Page[DefinitionView]:
+        return await self._ask(queries.definitions, cursor, page_size)
+
+    async def definition(self, ref: str) -> DefinitionView | None:
+        return await self._ask(queries.definition, ref)
+
+    async def log_lines(self, operation_id: str, after: int, limit: int, step_id: str = "") -> list[LogView]:
+        return await self._ask(queries.log_lines, operation_id, after, limit, step_id)
+
+    async def events(self, after: int, limit: int, operation_id: str = "", project_id: str = "") -> list[EventView]:
+        return await self._ask(queries.events, after, limit, operation_id, project_id)
+
+    async def audit(self, after: int, limit: int) -> list[AuditView]:
+        return await self._ask(queries.audit, after, limit)
+
+    async def undelivered(self, node_id: str, limit: int, after: int = 0) -> list[tuple[int, bytes]]:
+        """(sequence, envelope) above `after` that the node has not taken, in order."""
+        return await self._ask(queries.undelivered, node_id, limit, after)
+
+    async def open_tasks(self) -> dict[str, int]:
+        """State → number of tasks that have not ended."""
+        return await self._ask(queries.open_tasks)
+
+    async def catalog(self) -> tuple[int, bytes, tuple[bytes, ...]] | None:
+        return await self._ask(queries.catalog)
+
+    async def receipts(self, *, operation_id: str = "", node_id: str = "") -> list[NodeReceipts]:
+        """The whole chain of every node that the operation ran on, or of one node."""
+        return await self._ask(queries.receipts, operation_id, node_id)
+
+    async def epoch(self) -> int:
+        return int(await self._ask(queries.meta, "control_epoch"))

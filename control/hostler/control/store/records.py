@@ -1,0 +1,220 @@
+"""What readers hand out: frozen, JSON-ready, without the columns nobody outside needs."""
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """`next_cursor` is "" on the last page."""
+
+    items: tuple[T, ...]
+    next_cursor: str = ""
+
+
+class Principal(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    role: str
+    org_id: str
+    project_id: str
+    state: str
+    expires_at_ms: int
+    created_at_ms: int
+
+
+class StepView(msgspec.Struct, frozen=True, kw_only=True):
+    """DM-05 and OB-05. `plan` is what the step would change, in plan mode."""
+
+    step_id: str
+    step_index: int
+    step_kind: str
+    attempt_number: int
+    status: str
+    resolved_profile: str
+    hardware_match: str
+    error_code: str
+    error_message: str
+    error_hint: str
+    started_at_ms: int
+    finished_at_ms: int
+    duration_ms: int
+    recovered: bool
+    receipt_digest: str
+    outputs: Any
+    plan: Any
+
+
+class TaskView(msgspec.Struct, frozen=True, kw_only=True):
+    """`steps` are those of every attempt, oldest attempt first."""
+
+    task_id: str
+    node_id: str
+    node_name: str
+    replica_index: int
+    status: str
+    attempt_number: int
+    attempt_uid: str
+    sequence: int
+    envelope_digest: str
+    accepted_at_ms: int
+    cancel_requested: bool
+    approved_plan_digest: str
+    plan_digest: str
+    error_code: str
+    error_message: str
+    error_hint: str
+    failed_step_id: str
+    started_at_ms: int
+    finished_at_ms: int
+    steps: tuple[StepView, ...] = ()
+
+
+class OperationSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """OP-07, and how far it is."""
+
+    operation_id: str
+    operation_type: str
+    version: str
+    definition_digest: str
+    org_id: str
+    project_id: str
+    requested_by_user_id: str
+    target_selector: Any
+    idempotency_key: str
+    correlation_id: str
+    traceparent: str
+    mode: str
+    trigger_source: str
+    linked_allocation_id: str | None
+    linked_node_id: str | None
+    backend_type: str
+    child_cluster: str
+    status: str
+    attempt_number: int
+    total_steps: int
+    tasks_total: int
+    tasks_queued: int
+    tasks_in_flight: int
+    tasks_succeeded: int
+    tasks_failed: int
+    tasks_canceled: int
+    cancel_requested_ms: int
+    error_code: str
+    error_message: str
+    failed_task_id: str
+    failed_step_id: str
+    created_at_ms: int
+    started_at_ms: int
+    finished_at_ms: int
+
+
+class OperationView(OperationSummary, frozen=True, kw_only=True):
+    inputs: Any
+    policy: Any
+    policy_digest: str
+    tasks: tuple[TaskView, ...]
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """`state` is what was decided (`active`, `revoked`), `connection` what is seen."""
+
+    node_id: str
+    name: str
+    org_id: str
+    project_id: str
+    state: str
+    connection: str
+    thumbprint: str
+    labels: dict[str, str]
+    capabilities: dict[str, str]
+    agent_version: str
+    boot_id: str
+    keyset_version: int
+    catalog_version: int
+    parallel_tasks: int
+    storage: str
+    enrolled_at_ms: int
+    last_seen_ms: int
+    revoked_at_ms: int
+
+
+class NodeIdentity(msgspec.Struct, frozen=True):
+    """What a session is checked against on every request (PK-07)."""
+
+    node_id: str
+    name: str
+    thumbprint: str
+    public_key: bytes
+    revoked: bool
+    org_id: str
+    project_id: str
+
+
+class DefinitionView(msgspec.Struct, frozen=True, kw_only=True):
+    ref: str
+    operation_type: str
+    version: str
+    backend_type: str
+    digest: str
+    state: str
+    total_steps: int
+    catalog_version: int
+    registered_at_ms: int
+    document: Any
+
+
+class LogView(msgspec.Struct, frozen=True, kw_only=True):
+    id: int
+    operation_id: str
+    task_id: str
+    node_id: str
+    node_name: str
+    attempt_uid: str
+    step_id: str
+    step_index: int
+    stream: str
+    text: str
+    at_ms: int
+
+
+class EventView(msgspec.Struct, frozen=True, kw_only=True):
+    id: int
+    at_ms: int
+    type: str
+    org_id: str
+    project_id: str
+    operation_id: str
+    operation_type: str
+    task_id: str
+    node_id: str
+    correlation_id: str
+    resource_name: str
+    error_code: str
+    body: Any
+
+
+class AuditView(msgspec.Struct, frozen=True, kw_only=True):
+    id: int
+    at_ms: int
+    actor_kind: str
+    actor: str
+    scope: str
+    action: str
+    resource_name: str
+    result: str
+    error_code: str
+    correlation_id: str
+    body: Any
+
+
+class NodeReceipts(msgspec.Struct, frozen=True, kw_only=True):
+    """One node's whole chain, in order, the key it is signed with, and a certificate for that key."""
+
+    node_id: str
+    name: str
+    public_key: bytes
+    thumbprint: str
+    certificate: str
+    receipts: tuple[bytes, ...]

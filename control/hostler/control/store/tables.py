@@ -1,0 +1,62 @@
+"""Statements for each row struct: columns are its fields, in their order."""
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from hostler.control.kernel import rows
+from hostler.control.kernel.rows import Row
+
+NAMES: dict[type[Row], str] = {
+    rows.MetaRow: "meta",
+    rows.NodeRow: "nodes",
+    rows.CursorRow: "node_cursors",
+    rows.CertificateRow: "certificates",
+    rows.TokenRow: "enrolment_tokens",
+    rows.PrincipalRow: "principals",
+    rows.CatalogRow: "catalogs",
+    rows.DocumentRow: "catalog_documents",
+    rows.OperationTypeRow: "operation_definitions",
+    rows.DefinitionRow: "operation_definition_versions",
+    rows.OperationRow: "operations",
+    rows.TaskRow: "tasks",
+    rows.AttemptRow: "task_attempts",
+    rows.StepRow: "operation_steps",
+    rows.EnvelopeRow: "envelopes",
+    rows.ReceiptRow: "receipts",
+    rows.LogRow: "log_lines",
+    rows.EventRow: "events",
+}
+
+
+class Statements(msgspec.Struct, frozen=True):
+    """Prepared once per type. `values` and `changes` turn a row into bound parameters."""
+
+    columns: str
+    insert: str
+    update: str
+    select: str
+    values: Callable[[Row], tuple[Any, ...]]
+    changes: Callable[[Row], tuple[Any, ...]]
+
+
+def _make(type_: type[Row], table: str) -> Statements:
+    fields = type_.__struct_fields__
+    moving = [name for name in fields if name not in type_.KEY and name not in type_.FIXED] or [fields[-1]]
+    marks = ", ".join("?" * len(fields))
+    where = " AND ".join(f"{name} = ?" for name in type_.KEY)
+    columns = ", ".join(fields)
+    # The only variable parts are our own table and column names.
+    return Statements(
+        columns=columns,
+        insert=f"INSERT INTO {table} ({columns}) VALUES ({marks})",  # noqa: S608
+        update=f"UPDATE {table} SET {', '.join(f'{name} = ?' for name in moving)} WHERE {where}",  # noqa: S608
+        select=f"SELECT {columns} FROM {table} WHERE {where}",  # noqa: S608
+        values=msgspec.structs.astuple,
+        changes=attrgetter(*moving, *type_.KEY),
+    )
+
+
+STATEMENTS: dict[type[Row], Statements] = {type_: _make(type_, name) for type_, name in NAMES.items()}

@@ -1,0 +1,109 @@
+"""What the kernel sees: rows by key through a cache, the rest by query. Used by the writer thread alone."""
+
+import sqlite3
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from hostler.control.kernel.model import KEYS
+from hostler.control.kernel.rows import (
+    CatalogRow,
+    CertificateRow,
+    NodeRow,
+    OperationRow,
+    Row,
+    StepRow,
+    TaskRow,
+)
+from hostler.control.store import local_tasks
+from hostler.control.store.tables import STATEMENTS
+
+R = TypeVar("R", bound=Row)
+MAX_CACHED = 50_000
+
+
+class StoreView:
+    """Implements `kernel.model.View`.
+
+    A row enters the cache when it is read or applied. Whoever rolls anything back calls `forget`.
+    """
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._cache: dict[type[Row], dict[Any, Row]] = {type_: {} for type_ in KEYS}
+        self._select = {type_: STATEMENTS[type_].select for type_ in KEYS}
+        self._select[TaskRow] = local_tasks.ONE
+
+    def get(self, type_: type[R], key: Any) -> R | None:
+        cached = self._cache[type_].get(key)
+        if cached is not None:
+            return cached  # type: ignore[return-value]  # rows are filed under their own type
+        found = self._db.execute(self._select[type_], key if isinstance(key, tuple) else (key,)).fetchone()
+        return None if found is None else self._file(_row(type_, found))
+
+    def forget(self) -> None:
+        for cache in self._cache.values():
+            cache.clear()
+
+    def remember(self, type_: type[Row], rows: Iterable[Row]) -> None:
+        """Files rows that were written."""
+        cache = self._cache[type_]
+        if len(cache) > MAX_CACHED:
+            cache.clear()
+        key = KEYS[type_]
+        for row in rows:
+            cache[key(row)] = row
+
+    def _file(self, row: R) -> R:
+        self.remember(type(row), (row,))
+        return row
+
+    def _all(self, type_: type[R], sql: str, parameters: Any) -> list[R]:
+        """Rows of a query, each as the cache has it (the same, and decoded before)."""
+        cache, key = self._cache[type_], KEYS[type_]
+        found = [_row(type_, values) for values in self._db.execute(sql, parameters)]
+        return [cache.setdefault(key(row), row) for row in found]  # type: ignore[misc]  # as in `get`
+
+    def _where(self, type_: type[R], condition: str, *parameters: Any) -> list[R]:
+        statements = STATEMENTS[type_]
+        head, _, _ = statements.select.partition(" WHERE ")
+        return self._all(type_, f"{head} WHERE {condition}", parameters)
+
+    def nodes_of(self, org_id: str, project_id: str) -> list[NodeRow]:
+        return self._where(NodeRow, "org_id = ? AND project_id = ? ORDER BY node_id", org_id, project_id)
+
+    def nodes_named(self, name: str) -> list[NodeRow]:
+        return self._where(NodeRow, "name = ? ORDER BY state, enrolled_at_ms DESC", name)
+
+    def connected_nodes(self) -> list[NodeRow]:
+        return self._where(NodeRow, "connection = 'connected'")
+
+    def certificates_of(self, node_id: str) -> list[CertificateRow]:
+        return self._where(CertificateRow, "node_id = ?", node_id)
+
+    def operation_by_key(self, org_id: str, project_id: str, idempotency_key: str) -> OperationRow | None:
+        condition = "project_id = ? AND org_id = ? AND idempotency_key = ?"
+        found = self._where(OperationRow, condition, project_id, org_id, idempotency_key)
+        return found[0] if found else None
+
+    def tasks_of(self, operation_id: str) -> list[TaskRow]:
+        return self._all(TaskRow, local_tasks.OF_OPERATION, (operation_id,))
+
+    def open_tasks_on(self, node_id: str) -> list[TaskRow]:
+        return self._all(TaskRow, local_tasks.OPEN_ON_NODE, (node_id,))
+
+    def overdue_tasks(self, now_ms: int, limit: int) -> list[TaskRow]:
+        return self._all(TaskRow, local_tasks.OVERDUE, {"now": now_ms, "limit": limit})
+
+    def unanswered_cancels(self, now_ms: int, limit: int) -> list[TaskRow]:
+        return self._all(TaskRow, local_tasks.UNANSWERED, {"now": now_ms, "limit": limit})
+
+    def steps_of(self, task_id: str, attempt_number: int) -> list[StepRow]:
+        return self._where(StepRow, "task_id = ? AND attempt_number = ?", task_id, attempt_number)
+
+    def current_catalog(self) -> CatalogRow | None:
+        found = self._where(CatalogRow, "version = (SELECT max(version) FROM catalogs)")
+        return found[0] if found else None
+
+
+def _row(type_: type[R], values: tuple[Any, ...]) -> R:
+    return type_(**dict(zip(type_.__struct_fields__, values, strict=True)))

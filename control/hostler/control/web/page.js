@@ -1,0 +1,115 @@
+// Nodes and operations of one project, live. Uses the public API and nothing else.
+const $ = (id) => document.getElementById(id);
+const state = { token: "", project: "", watching: null };
+
+async function api(path) {
+  const answer = await fetch(path, { headers: { authorization: `Bearer ${state.token}` } });
+  const body = await answer.json();
+  if (!answer.ok) throw new Error(`${body.detail} (${body.error_code}). ${body.hint}`);
+  return body;
+}
+
+function cell(text, className) {
+  const td = document.createElement("td");
+  td.textContent = text ?? "";
+  if (className) td.className = className;
+  return td;
+}
+
+function table(id, headings, rows) {
+  const head = document.createElement("tr");
+  head.append(...headings.map((text) => Object.assign(document.createElement("th"), { textContent: text })));
+  $(id).replaceChildren(head, ...rows);
+}
+
+async function refresh() {
+  const base = `/api/v1/projects/${encodeURIComponent(state.project)}`;
+  const [nodes, operations] = await Promise.all([api(`${base}/nodes`), api(`${base}/operations?page_size=50`)]);
+  table("nodes", ["Name", "State", "Agent", "Id"], nodes.items.map((node) => {
+    const row = document.createElement("tr");
+    row.append(cell(node.name), cell(node.state, node.state), cell(node.agent_version), cell(node.node_id));
+    return row;
+  }));
+  table("operations", ["Operation", "Definition", "Status", "Error"], operations.items.map((operation) => {
+    const row = document.createElement("tr");
+    row.className = "link";
+    row.tabIndex = 0;
+    row.append(cell(operation.operation_id), cell(`${operation.operation_type}@${operation.version}`),
+      cell(operation.status, operation.status), cell(operation.error_code));
+    const open = () => watch(`${base}/operations/${operation.operation_id}`);
+    row.addEventListener("click", open);
+    row.addEventListener("keydown", (event) => event.key === "Enter" && open());
+    return row;
+  }));
+}
+
+function show(operation, progress) {
+  $("one").hidden = false;
+  $("title").textContent = `${operation.operation_type}@${operation.version}: ${operation.status}`;
+  $("steps").replaceChildren(...operation.tasks.map((task) => {
+    const box = document.createElement("div");
+    box.className = "task";
+    const name = document.createElement("strong");
+    name.textContent = `${task.node_name} ${task.status}${task.error_code ? ` ${task.error_code}: ${task.error_message}` : ""}`;
+    name.className = task.status;
+    box.append(name, ...task.steps.map((step) => stepLine(task, step, progress)));
+    return box;
+  }));
+}
+
+function stepLine(task, step, progress) {
+  const line = document.createElement("div");
+  line.className = "step";
+  const bar = document.createElement("progress");
+  const known = progress.get(`${task.task_id}/${step.step_id}`);
+  if (step.status === "succeeded" || step.status === "reused") { bar.max = 1; bar.value = 1; }
+  else if (known && known.total_units) { bar.max = known.total_units; bar.value = known.done_units; }
+  else if (step.status !== "running") { bar.max = 1; bar.value = 0; }
+  const took = step.finished_at_ms && step.started_at_ms ? `${((step.finished_at_ms - step.started_at_ms) / 1000).toFixed(3)} s` : "";
+  const parts = [step.step_id, bar, step.status, took].map((part) => {
+    if (part instanceof Node) return part;
+    return Object.assign(document.createElement("span"), { textContent: part, className: part });
+  });
+  line.append(...parts);
+  return line;
+}
+
+async function watch(path) {
+  state.watching?.abort();
+  const abort = (state.watching = new AbortController());
+  const progress = new Map();
+  let operation = await api(path);
+  show(operation, progress);
+  const answer = await fetch(`${path}/events`, { headers: { authorization: `Bearer ${state.token}` }, signal: abort.signal });
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) break;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const data = block.split("\n").find((line) => line.startsWith("data: "));
+      if (!data) continue;
+      const event = JSON.parse(data.slice(6));
+      if (event.done_units !== undefined) progress.set(`${event.task_id}/${event.step_id}`, event);
+      else operation = await api(path);
+      show(operation, progress);
+    }
+  }
+  await refresh();
+}
+
+$("who").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  state.token = $("token").value.trim();
+  state.project = $("project").value.trim();
+  try {
+    await refresh();
+    document.querySelector("main").hidden = false;
+    $("message").textContent = "";
+  } catch (error) {
+    $("message").textContent = error.message;
+  }
+});
+setInterval(() => !document.querySelector("main").hidden && refresh().catch(() => {}), 5000);

@@ -1,0 +1,142 @@
+"""Booted systemd machines: `systemd-nspawn` on an overlay of one debootstrap tree.
+
+The tree is made once and kept in $HOSTLER_TEST_CACHE (else ~/.cache/hostler-tests). Its packages come
+from wherever this machine's own apt gets them.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+INCLUDE = "systemd,systemd-sysv,dbus"
+BOOT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """`leader` is its first process as this machine numbers it."""
+
+    leader: int
+
+    @property
+    def root(self) -> Path:
+        return Path(f"/proc/{self.leader}/root")
+
+    def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        """A command inside."""
+        enter = ["nsenter", "-t", str(self.leader), "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
+        path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
+        return subprocess.run(
+            [*enter, "env", "-i", path, *argv], capture_output=True, text=True, check=False, timeout=60
+        )
+
+
+def mirror() -> tuple[str, str]:
+    """Address and suite of the archive that apt uses here, and no other."""
+    listing = subprocess.run(["apt-cache", "policy"], capture_output=True, text=True, check=True).stdout
+    rows = re.findall(r"^\s+-?\d+ (https?://\S+) ([a-z]+)/main ", listing, re.MULTILINE)
+    if not rows:
+        raise AssertionError("apt knows no archive with a main section; see 'apt-cache policy'")
+    address, suite = rows[0]
+    return str(address).rstrip("/"), str(suite)
+
+
+def base_tree() -> Path:
+    """The tree all machines share, never written to after it was made."""
+    address, suite = mirror()
+    place = os.environ.get("HOSTLER_TEST_CACHE")
+    cache = Path(place) if place else Path.home() / ".cache/hostler-tests"
+    cache.mkdir(parents=True, exist_ok=True)
+    tree = cache / f"machine-{suite}"
+    with (cache / "machine.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # workers of one run need it at the same time
+        if not tree.exists():
+            making = cache / f"making-{suite}"
+            shutil.rmtree(making, ignore_errors=True)
+            command = [
+                "debootstrap",
+                "--variant=minbase",
+                f"--include={INCLUDE}",
+                suite,
+                str(making),
+                address,
+            ]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=_with_proxy())
+            assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+            making.rename(tree)
+    return tree
+
+
+def _with_proxy() -> dict[str, str]:
+    """debootstrap does not read apt's settings."""
+    asked = ["apt-config", "shell", "P", "Acquire::http::Proxy"]
+    said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    match = re.search(r"P='([^']+)'", said)
+    return dict(os.environ) | ({"http_proxy": match[1]} if match else {})
+
+
+@contextmanager
+def machine(directory: Path, name: str, files: Mapping[str, str]) -> Iterator[Machine]:
+    """Boots one with `files` laid over the tree; gone without a trace afterwards."""
+    root, upper, work = (directory / part for part in ("root", "upper", "work"))
+    for made in (root, upper, work):
+        made.mkdir(parents=True)
+    for path, content in ({"/etc/hostname": name + "\n"} | dict(files)).items():
+        target = upper / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content)
+    options = f"lowerdir={base_tree()},upperdir={upper},workdir={work}"
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, str(root)], check=True)
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        command = ["systemd-nspawn", "-q", "-D", str(root), "-M", name, "--boot", "--private-network"]
+        command += ["--register=no", "--keep-unit", "--kill-signal=SIGRTMIN+3", "--console=pipe"]
+        with (directory / "console.log").open("wb") as console:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True
+            )
+        yield _booted(process, directory / "console.log")
+    finally:
+        if process is not None:
+            _stop(process)
+        subprocess.run(["umount", str(root)], check=True)
+
+
+def _booted(process: "subprocess.Popen[bytes]", console: Path) -> Machine:
+    until = time.monotonic() + BOOT_SECONDS
+    while time.monotonic() < until and process.poll() is None:
+        leader = _leader(process.pid)
+        if leader:
+            found = Machine(leader)
+            state = found.run("systemctl", "is-system-running").stdout.strip()
+            if state in ("running", "degraded"):
+                return found
+        time.sleep(0.05)
+    raise AssertionError("the machine did not boot:\n" + console.read_text(errors="replace")[-3000:])
+
+
+def _leader(pid: int) -> int:
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return 0
+    return int(children[0]) if children else 0
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    leader = _leader(process.pid)
+    if leader:
+        os.kill(leader, signal.SIGRTMIN + 3)  # an orderly power-off
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

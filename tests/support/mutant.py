@@ -1,0 +1,67 @@
+"""Runs tests against our code with one guard taken out, to see them go red.
+
+As a pytest plugin (`-p support.mutant`) it replaces a piece of one module's source while importing it;
+nothing on disk changes. `outcome_without` starts such a run.
+"""
+
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+VARIABLE = "HOSTLER_TEST_MUTANT"
+
+
+@dataclass(frozen=True)
+class Guard:
+    """`text` stands once in `module`; `without` is what is left when the guard is gone."""
+
+    module: str
+    text: str
+    without: str
+
+
+def outcome_without(guard: Guard, *tests: str) -> subprocess.CompletedProcess[str]:
+    """Return code 1 means that a test failed; 0 that nobody noticed."""
+    command = [sys.executable, "-m", "pytest", "-p", "support.mutant", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    environment = dict(os.environ) | {VARIABLE: json.dumps(asdict(guard)), "PYTHONPATH": str(ROOT / "tests")}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=110)
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    guard: Guard
+
+    def get_code(self, fullname: str) -> CodeType:
+        source = self.get_data(self.path).decode()
+        if source.count(self.guard.text) != 1:
+            raise SystemExit(f"the guard {self.guard.text!r} does not stand once in {self.path}")
+        return compile(source.replace(self.guard.text, self.guard.without), self.path, "exec")
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._guard.module:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        assert spec is not None
+        assert spec.origin is not None
+        loader = _Loader(fullname, spec.origin)
+        loader.guard = self._guard
+        spec.loader = loader
+        return spec
+
+
+if VARIABLE in os.environ:
+    sys.meta_path.insert(0, _Finder(Guard(**json.loads(os.environ[VARIABLE]))))

@@ -1,0 +1,390 @@
+"""A task from its first step to its last: order, receipts, failures, limits (OP-03, OP-17)."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hostler.agent.admission.authority import LocalAuthority
+from hostler.agent.admission.verdict import Admitted
+from hostler.agent.runner import limits, step_run
+from hostler.agent.steps.contract import FileState, Outcome, StepContext
+from hostler.base.digest import sha256_hex
+from hostler.base.errors import error
+from hostler.pki.dsse import from_json
+from hostler.wire.report import StepStatus, TaskStatus
+from hostler.wire.task import Policy
+from support import builders, fake_kind
+from support.agent import Core, core
+from support.fake_kind import FakeKind
+from support.fake_tasks import THREE, catalog_of, say
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeKind:
+    return fake_kind.install(monkeypatch)
+
+
+def statements(node: Core) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(from_json(receipt).payload) for receipt in node.journal.receipts()]
+
+
+async def test_OP_03_steps_run_in_order_and_each_ends_in_a_receipt(tmp_path: Path, fake: FakeKind) -> None:
+    async with core(tmp_path, catalog=THREE) as node:
+        spec = await node.run_task()
+        assert fake.applied == ["one", "two", "three"]
+        predicates = [statement["predicate"] for statement in statements(node)]
+        assert [p["step_index"] for p in predicates] == [0, 1, 2]
+        assert [p["chain"]["index"] for p in predicates] == [0, 1, 2]
+        assert node.chain().ok
+        assert node.chain().length == 3
+        for predicate in predicates:
+            assert predicate["task_id"] == spec.task_id
+            assert predicate["attempt_uid"] == spec.attempt_uid
+            assert predicate["inputs_digest"] == spec.inputs_digest
+            assert predicate["operation_type"] == "demo.write@v1"
+            assert len(predicate["params_digest"]) == len(predicate["plan_digest"]) == 64
+
+
+async def test_the_reports_tell_each_start_and_end_and_the_end_of_the_task(tmp_path: Path, fake: FakeKind) -> None:
+    async with core(tmp_path, catalog=THREE) as node:
+        await node.run_task()
+        steps = await node.step_reports()
+        assert [(s.step_id, s.status) for s in steps] == [
+            (name, status) for name in ("one", "two", "three") for status in (StepStatus.RUNNING, StepStatus.SUCCEEDED)
+        ]
+        ends = [step for step in steps if step.receipt]
+        assert [end.receipt for end in ends] == node.journal.receipts()
+        assert [sha256_hex(end.receipt) for end in ends] == [end.receipt_digest for end in ends]
+        assert [end.chain_index for end in ends] == [0, 1, 2]
+        (task,) = await node.task_reports()
+        assert task.status is TaskStatus.SUCCEEDED
+        assert (await node.outbox())[-1] == task
+
+
+async def test_outputs_are_bound_into_later_steps(tmp_path: Path, fake: FakeKind) -> None:
+    make = catalog_of(say("one", "${inputs.word}"), say("two", "${steps.one.word}"))
+    async with core(tmp_path, catalog=make) as node:
+        await node.run_task(inputs={"word": "hush"})
+        assert fake.applied == ["hush", "hush"]
+
+
+async def test_a_receipt_holds_what_the_outcome_says(tmp_path: Path, fake: FakeKind) -> None:
+    fake.on_apply = lambda _: Outcome(
+        outputs={"n": 1},
+        argv_digest="a" * 64,
+        exit_status=0,
+        files_before=(FileState(path="/x", exists=False),),
+        files_after=(FileState(path="/x", sha256="f" * 64, size_bytes=3, mode="0644"),),
+    )
+    async with core(tmp_path, catalog=catalog_of(say("one"))) as node:
+        await node.run_task()
+        (statement,) = statements(node)
+        assert statement["subject"] == [{"name": "/x", "digest": {"sha256": "f" * 64}}]
+        predicate = statement["predicate"]
+        assert (predicate["argv_digest"], predicate["exit_status"], predicate["status"]) == ("a" * 64, 0, "succeeded")
+        assert predicate["files_before"][0]["exists"] is False
+        assert predicate["output_digest"] == sha256_hex(b'{"n":1}')
+
+
+async def test_a_step_that_fails_ends_the_task_and_the_rest_is_not_run(tmp_path: Path, fake: FakeKind) -> None:
+    def fail_at_two(context: StepContext) -> None:
+        if context.params.word == "two":
+            raise error("exit_status", "the command ended with 3", hint="look at its log")
+
+    fake.on_apply = fail_at_two
+    async with core(tmp_path, catalog=THREE) as node:
+        await node.run_task()
+        assert fake.applied == ["one", "two"]
+        (task,) = await node.task_reports()
+        assert (task.status, task.error_code, task.failed_step_id) == (TaskStatus.FAILED, "exit_status", "two")
+        step = (await node.step_reports())[-1]
+        assert (step.status, step.error_hint) == (StepStatus.FAILED, "look at its log")
+        assert statements(node)[-1]["predicate"]["error_code"] == "exit_status"
+        assert await node.journal.open_tasks() == []
+
+
+async def test_an_unexpected_exception_ends_the_task_and_its_trace_stays_on_the_node(
+    tmp_path: Path, fake: FakeKind
+) -> None:
+    def bug(_: StepContext) -> None:
+        raise ZeroDivisionError("secret detail")
+
+    fake.on_apply = bug
+    async with core(tmp_path, catalog=THREE) as node:
+        spec = await node.run_task()
+        (task,) = await node.task_reports()
+        assert (task.status, task.error_code) == (TaskStatus.FAILED, "internal_error")
+        assert "secret detail" not in task.error_message
+        trace = await node.journal._write(
+            lambda db: db.execute("SELECT trace FROM tasks WHERE task_id = ?", (spec.task_id,)).fetchone()[0]
+        )
+        assert "ZeroDivisionError: secret detail" in trace
+        assert node.chain().length == 1
+        fake.on_apply = None
+        await node.run_task()
+        assert (await node.task_reports())[-1].status is TaskStatus.SUCCEEDED
+
+
+async def test_a_missing_output_fails_the_step_before_its_intent(tmp_path: Path, fake: FakeKind) -> None:
+    make = catalog_of(say("one"), say("two", "${steps.one.absent}"))
+    async with core(tmp_path, catalog=make) as node:
+        await node.run_task()
+        assert fake.applied == ["one"]
+        (task,) = await node.task_reports()
+        assert (task.error_code, task.failed_step_id) == ("binding_error", "two")
+        assert [s.status for s in await node.step_reports() if s.step_id == "two"] == [StepStatus.FAILED]
+
+
+async def test_AZ_09_a_value_bound_from_an_output_is_judged_by_local_authority_too(
+    tmp_path: Path, fake: FakeKind
+) -> None:
+    fake.on_apply = lambda _: Outcome(outputs={"where": "/srv/secret/x"})
+    bound = builders.definition(
+        say("one"),
+        msgspec.structs.replace(say("two"), params={"path": "${steps.one.where}"}),
+    )
+    authority = LocalAuthority(deny_paths=("/srv/secret",))
+    async with core(tmp_path, catalog=lambda keys: builders.catalog(keys, bound), authority=authority) as node:
+        await node.run_task()
+        assert len(fake.applied) == 1
+        (task,) = await node.task_reports()
+        assert (task.error_code, task.failed_step_id) == ("local_policy_denied", "two")
+
+
+# -- cancel -----------------------------------------------------------------------------------------
+
+
+async def test_OP_17_a_cancel_in_mid_step_is_canceled_once_apply_has_returned(tmp_path: Path, fake: FakeKind) -> None:
+    ended: list[str] = []
+
+    async def until_cancelled(context: StepContext) -> None:
+        await context.cancelled.wait()
+        ended.append("process tree gone")
+        raise error("canceled", "the command was cancelled")
+
+    fake.on_apply = until_cancelled
+    async with core(tmp_path, catalog=THREE) as node:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(node.run_task())
+            while not fake.applied:
+                await asyncio.sleep(0)
+            node.cancelled.set()
+        assert ended
+        (task,) = await node.task_reports()
+        assert (task.status, task.error_code) == (TaskStatus.CANCELED, "canceled")
+        assert (await node.step_reports())[-1].status is StepStatus.CANCELED
+        assert fake.applied == ["one"]
+
+
+async def test_OP_17_a_cancel_before_the_first_step_starts_nothing(tmp_path: Path, fake: FakeKind) -> None:
+    async with core(tmp_path, catalog=THREE) as node:
+        node.cancelled.set()
+        await node.run_task()
+        assert fake.planned == []
+        assert [task.status for task in await node.task_reports()] == [TaskStatus.CANCELED]
+
+
+async def test_OP_17_a_cancel_that_comes_between_steps_stops_before_the_next(tmp_path: Path, fake: FakeKind) -> None:
+    async with core(tmp_path, catalog=THREE) as node:
+        fake.on_apply = lambda _: node.cancelled.set()
+        await node.run_task()
+        assert fake.applied == ["one"]
+        assert [task.status for task in await node.task_reports()] == [TaskStatus.CANCELED]
+
+
+async def test_OP_17_a_cancel_that_comes_when_all_is_done_leaves_the_success(tmp_path: Path, fake: FakeKind) -> None:
+    async with core(tmp_path, catalog=catalog_of(say("one"))) as node:
+        fake.on_apply = lambda _: node.cancelled.set()
+        await node.run_task()
+        assert [task.status for task in await node.task_reports()] == [TaskStatus.SUCCEEDED]
+
+
+async def test_a_kind_that_says_canceled_of_its_own_accord_has_failed(tmp_path: Path, fake: FakeKind) -> None:
+    def alone(_: StepContext) -> None:
+        raise error("canceled", "somebody else ended it")
+
+    fake.on_apply = alone
+    async with core(tmp_path, catalog=THREE) as node:
+        await node.run_task()
+        assert [task.status for task in await node.task_reports()] == [TaskStatus.FAILED]
+
+
+# -- limits -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("step", "task", "policy", "definition", "seconds"),
+    [(50, 0, 0, 7200, 50), (50, 40, 0, 7200, 40), (50, 40, 30, 7200, 30), (50, 0, 0, 20, 20), (0, 0, 0, 10, 10)],
+)
+async def test_a_step_may_take_the_smallest_of_all_limits(
+    tmp_path: Path, fake: FakeKind, step: int, task: int, policy: int, definition: int, seconds: int
+) -> None:
+    remaining: list[float] = []
+    fake.on_apply = lambda context: remaining.append(context.deadline.remaining())
+    make = catalog_of(say("one", timeout_seconds=step), timeout_seconds=definition)
+    async with core(tmp_path, catalog=make) as node:
+        await node.run_task(timeout_seconds=task, policy=Policy(timeout_seconds=policy))
+        assert remaining == [seconds]
+
+
+async def test_a_kind_that_ignores_its_deadline_is_given_up(
+    tmp_path: Path, fake: FakeKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_run, "GRACE_SECONDS", -limits.FOR_EVER)
+    fake.on_apply = lambda _: asyncio.sleep(60)
+    async with core(tmp_path, catalog=THREE) as node:
+        await node.run_task()
+        (task,) = await node.task_reports()
+        assert (task.status, task.error_code) == (TaskStatus.FAILED, "timeout")
+
+
+# -- what a step says -------------------------------------------------------------------------------
+
+
+async def test_log_lines_go_out_in_order_before_the_end_of_their_step_and_redacted(
+    tmp_path: Path, fake: FakeKind
+) -> None:
+    def talk(context: StepContext) -> None:
+        for number in range(450):
+            context.log("stdout", f"line {number} hush")
+
+    fake.on_apply = talk
+    make = catalog_of(say("one"))
+    async with core(tmp_path, catalog=make, redact=lambda text: text.replace("hush", "***")) as node:
+        await node.run_task()
+        lines = await node.log_lines()
+        assert [line.text for line in lines] == [f"line {number} ***" for number in range(450)]
+        assert {line.stream for line in lines} == {"stdout"}
+        kinds = [type(body).__name__ for body in await node.outbox()]
+        assert kinds == ["StepReport", *["LogLine"] * 450, "StepReport", "TaskReport"]
+
+
+async def test_OB_07_a_flood_of_log_lines_ends_in_one_line_that_says_so(tmp_path: Path, fake: FakeKind) -> None:
+    def flood(context: StepContext) -> None:
+        for _ in range(10_050):
+            context.log("stdout", "x")
+        context.log("stdout", "x" * 100_000)
+
+    fake.on_apply = flood
+    async with core(tmp_path, catalog=catalog_of(say("one"))) as node:
+        await node.run_task()
+        lines = await node.log_lines()
+        assert len(lines) == 10_001
+        assert (lines[-1].stream, lines[-1].text) == ("agent", "log truncated after 10000 lines")
+
+
+async def test_a_line_beyond_the_limit_is_cut(tmp_path: Path, fake: FakeKind) -> None:
+    fake.on_apply = lambda context: context.log("stderr", "x" * 100_000)
+    async with core(tmp_path, catalog=catalog_of(say("one"))) as node:
+        await node.run_task()
+        (line,) = await node.log_lines()
+        assert len(line.text) < 17_000
+        assert line.text.endswith("[cut]")
+
+
+async def test_progress_is_sent_at_most_five_times_a_second_and_its_end_always(tmp_path: Path, fake: FakeKind) -> None:
+    async with core(tmp_path, catalog=catalog_of(say("one"))) as node:
+
+        def work(context: StepContext) -> None:
+            for done in range(1, 1001):
+                context.progress(done, 1000, "bytes")
+                node.clock.forward(1)
+
+        fake.on_apply = work
+        await node.run_task()
+        assert 5 <= len(node.progress) <= 7
+        assert (node.progress[-1].done_units, node.progress[-1].total_units) == (1000, 1000)
+
+
+async def test_a_checkpoint_is_given_back_to_the_step(tmp_path: Path, fake: FakeKind) -> None:
+    async def keep(context: StepContext) -> None:
+        await context.save_checkpoint({"offset": 7})
+        raise error("source_unreachable", "gone")
+
+    fake.on_apply = keep
+    async with core(tmp_path, catalog=catalog_of(say("one"))) as node:
+        spec = await node.run_task()
+        await node.run_task(task_id=spec.task_id, attempt_number=2)
+        assert [view.checkpoint for view in fake.views] == [{}, {"offset": 7}]
+
+
+# -- the edges --------------------------------------------------------------------------------------
+
+
+async def test_nothing_is_applied_for_a_task_that_was_not_accepted(tmp_path: Path, fake: FakeKind) -> None:
+    async with core(tmp_path, catalog=THREE) as node:
+        admitted = node.judge(builders.envelope(node.keys, builders.task(node.keys, node.catalog)))
+        assert isinstance(admitted, Admitted)
+        await node.runner.run(admitted, node.cancelled)
+        assert fake.applied == []
+        assert await node.outbox() == []
+
+
+async def test_a_task_may_run_while_its_acceptance_is_still_being_written(tmp_path: Path, fake: FakeKind) -> None:
+    async with core(tmp_path, catalog=THREE) as node:
+        admitted = node.judge(builders.envelope(node.keys, builders.task(node.keys, node.catalog)))
+        assert isinstance(admitted, Admitted)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(node.journal.accept(admitted))
+            group.create_task(node.runner.run(admitted, node.cancelled))
+        assert [task.status for task in await node.task_reports()] == [TaskStatus.SUCCEEDED]
+
+
+async def test_RT_06_two_copies_that_were_both_admitted_run_once(tmp_path: Path, fake: FakeKind) -> None:
+    """Whatever the pipeline does: the journal takes one, the runner runs one."""
+    async with core(tmp_path, catalog=THREE) as node:
+        sent = builders.envelope(node.keys, builders.task(node.keys, node.catalog))
+        first, second = node.judge(sent), node.judge(sent)
+        assert isinstance(first, Admitted)
+        assert isinstance(second, Admitted)
+        await asyncio.gather(
+            node.journal.accept(first),
+            node.runner.run(second, node.cancelled),
+            node.runner.run(first, node.cancelled),
+            node.journal.accept(second),
+            return_exceptions=True,
+        )
+        await node.runner.run(second, node.cancelled)
+        assert fake.applied == ["one", "two", "three"]
+        assert [task.status for task in await node.task_reports()] == [TaskStatus.SUCCEEDED]
+        assert node.chain().length == 3
+
+
+async def test_RT_06_an_attempt_is_begun_only_by_the_envelope_that_was_accepted(tmp_path: Path, fake: FakeKind) -> None:
+    async with core(tmp_path, catalog=THREE) as node:
+        spec = builders.task(node.keys, node.catalog)
+        first = node.judge(builders.envelope(node.keys, spec))
+        other = node.judge(builders.envelope(node.keys, builders.changed(spec, sequence=spec.sequence + 1)))
+        assert isinstance(first, Admitted)
+        assert isinstance(other, Admitted)
+        await node.journal.accept(first)
+        await node.runner.run(other, node.cancelled)
+        assert fake.applied == []
+        assert len(await node.journal.open_tasks()) == 1
+
+
+async def test_T11_a_task_whose_key_left_the_keyset_while_it_waited_is_not_started(
+    tmp_path: Path, fake: FakeKind
+) -> None:
+    async with core(tmp_path, catalog=THREE) as node:
+        admitted = node.judge(builders.envelope(node.keys, builders.task(node.keys, node.catalog)))
+        assert isinstance(admitted, Admitted)
+        await node.journal.accept(admitted)
+        rotated = type(node.keys)(root=node.keys.root, catalog=node.keys.catalog, version=2)
+        node.trust.update_keyset(rotated.keyset(), node.clock.now_ms())
+        await node.runner.run(admitted, node.cancelled)
+        assert fake.applied == []
+        assert [task.error_code for task in await node.task_reports()] == ["untrusted_key"]
+
+
+async def test_many_tasks_at_once_share_one_gapless_chain(tmp_path: Path, fake: FakeKind) -> None:
+    async with core(tmp_path, catalog=THREE) as node:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(30):
+                group.create_task(node.run_task())
+        assert node.chain().ok
+        assert node.chain().length == 90
+        assert [task.status for task in await node.task_reports()] == [TaskStatus.SUCCEEDED] * 30
