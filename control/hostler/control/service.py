@@ -11,10 +11,12 @@ import uvicorn
 from hostler.base.clock import SystemClock
 from hostler.base.errors import error
 from hostler.control.api.app import make_app
+from hostler.control.api.bundles import Bundles
 from hostler.control.api.call import Parts
 from hostler.control.api.principal import Authenticator
 from hostler.control.config import ControlConfig, split
 from hostler.control.engine import Engine
+from hostler.control.kernel.model import Settings
 from hostler.control.keys import Keys, load_keys
 from hostler.control.loops import expire
 from hostler.control.rpc.enrolment_service import EnrollmentService
@@ -39,11 +41,14 @@ async def open_engine(config: ControlConfig) -> tuple[Engine, Keys]:
     config.store_path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     engine = await Engine.open(
         store_path=config.store_path,
+        keyset=keys.trust.keyset,
         trust=keys.trust,
         dispatch_signer=keys.dispatch,
         clock=SystemClock(),
-        envelope_window_ms=config.envelope_seconds * 1000,
-        start_within_ms=config.start_within_seconds * 1000,
+        settings=Settings(
+            envelope_window_ms=config.envelope_seconds * 1000,
+            start_within_ms=config.start_within_seconds * 1000,
+        ),
         cluster_id=config.cluster_id,
     )
     return engine, keys
@@ -89,7 +94,8 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys) -> None:
     cas = keys.trust.keyset.ca_certificates
     node_grpc = node_server(nodes, config.node_listen, keys.server_key_pem, keys.server_chain_pem, cas)
     enrol_grpc = enrolment_server(enrolment, config.enroll_listen, keys.server_key_pem, keys.server_chain_pem)
-    parts = Parts(engine, board, Authenticator(engine.reader.principal))
+    bundles = Bundles(authority, keys.trust.keyset.trust_domain, keys.keyset, clock)
+    parts = Parts(engine, board, Authenticator(engine.reader.principal), links, bundles)
     http = _http_server(config, parts)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -12,6 +12,7 @@ class Wakes:
 
     def __init__(self) -> None:
         self._nodes: dict[str, asyncio.Event] = {}
+        self._news: dict[str, int] = {}
         self.catalogs = 0  # rises with every published catalog
         self._newest: OrderedDict[str, int] = OrderedDict()
         self._waiting: dict[str, set[asyncio.Event]] = {}
@@ -21,9 +22,14 @@ class Wakes:
         """Set when the node has something to be sent; whoever sends clears it first, then reads."""
         return self._nodes.setdefault(node_id, asyncio.Event())
 
+    def news(self, node_id: str) -> int:
+        """Rises whenever something new is stored for the node: nothing has to be read while it stands."""
+        return self._news.get(node_id, 0)
+
     def forget(self, node_id: str) -> None:
         """The node's session ended; the next one asks for a new event."""
         self._nodes.pop(node_id, None)
+        self._news.pop(node_id, None)
 
     def revoked(self, callback: Callable[[str], None]) -> None:
         self._revoked.append(callback)
@@ -65,6 +71,7 @@ class Wakes:
             self._newest.popitem(last=False)
         for node_id in nodes:
             if node_id in self._nodes:
+                self._news[node_id] = self._news.get(node_id, 0) + 1
                 self._nodes[node_id].set()
         for node_id in revoked:
             for callback in self._revoked:

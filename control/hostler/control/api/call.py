@@ -8,8 +8,10 @@ from starlette.requests import Request
 from hostler.base.errors import error
 from hostler.base.strict import decode_json
 from hostler.control.api.authz import permit_project
+from hostler.control.api.bundles import Bundles
 from hostler.control.api.principal import Authenticator, Principal
 from hostler.control.engine import Engine
+from hostler.control.rpc.link import Links
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.control.store.records import OperationView
 
@@ -25,6 +27,8 @@ class Parts:
     engine: Engine
     board: ProgressBoard
     authenticator: Authenticator
+    links: Links
+    bundles: Bundles
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def scope_of(org_id: str, project_id: str) -> str:
     return f"{org_id}/{project_id}" if project_id else org_id or "global"
 
 
-class ProgressBody(msgspec.Struct, frozen=True):
+class ProgressBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """The least that EV-02 asks for, and where it happened."""
 
     operation_id: str

@@ -154,7 +154,7 @@ class Draft:
         self.wake: set[str] = set()
         self.revoked: list[str] = []
         self._rows: dict[type[Row], dict[Any, Row]] = {}
-        self._new: dict[type[Row], set[Any]] = {}
+        self._new: dict[type[Row], dict[Any, None]] = {}  # in order
 
     def get(self, type_: type[R], key: Any) -> R | None:
         held = self._rows.get(type_)
@@ -166,7 +166,7 @@ class Draft:
         type_ = type(row)
         key = KEYS[type_](row)
         self._rows.setdefault(type_, {})[key] = row
-        self._new.setdefault(type_, set()).add(key)
+        self._new.setdefault(type_, {})[key] = None
 
     def update(self, row: Row) -> None:
         type_ = type(row)
@@ -181,7 +181,11 @@ class Draft:
         return out
 
     def tasks_of(self, operation_id: str) -> list[TaskRow]:
-        return self.changed(self.view.tasks_of(operation_id))
+        """Stored tasks and those this draft has made."""
+        rows, fresh = self._rows.get(TaskRow, {}), self._new.get(TaskRow, ())
+        made = [rows[key] for key in fresh]
+        own = [row for row in made if isinstance(row, TaskRow) and row.operation_id == operation_id]
+        return self.changed(self.view.tasks_of(operation_id)) + own
 
     def decision(self, result: Any = None, refusal: HostlerError | None = None) -> Decision:
         inserts: dict[type[Row], list[Row]] = {}

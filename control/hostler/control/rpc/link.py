@@ -60,10 +60,12 @@ class Link:
         self._acks = 0
         self._acked = 0
         self._sent_sequence = 0
+        self._news_read = -1
         self._catalog_version = 0
         self._hello_seen = False
         self._first: list[node_pb2.ControlMessage] = []
         self._closing: Close | None = None
+        self.last_seen_ms = engine.clock.now_ms()
 
     def close(self, code: str, message: str, retry_after_ms: int = 0) -> None:
         """Ends the session at the next turn; revocation and newer sessions use it (I1)."""
@@ -76,6 +78,7 @@ class Link:
 
     async def take(self, message: node_pb2.AgentMessage) -> None:
         """Handles one message from the agent."""
+        self.last_seen_ms = self._engine.clock.now_ms()
         await self._handle(agent_value(message))
 
     async def _handle(self, value: FromAgent) -> None:
@@ -90,7 +93,7 @@ class Link:
         elif isinstance(value, Hello):
             await self._hello(value)
         elif isinstance(value, Heartbeat):
-            self._engine.seen(self.node_id)
+            _log.debug("node.alive", node_id=self.node_id, running=value.running_tasks, hold=value.hold)
 
     async def _hello(self, hello: Hello) -> None:
         command = NodeHello(node_id=self.node_id, session_id=self.session_id, hello=hello, serial=self._serial)
@@ -128,7 +131,7 @@ class Link:
             except TimeoutError:
                 if wait_s is not None:
                     return
-                self._sent_sequence = 0
+                self._sent_sequence, self._news_read = 0, -1
 
     async def _due(self) -> list[node_pb2.ControlMessage]:
         if not self._hello_seen:
@@ -153,9 +156,12 @@ class Link:
         return update.message
 
     async def _tasks(self) -> node_pb2.ControlMessage | None:
-        if not self._engine.has_undelivered(self.node_id, self._sent_sequence):
+        news = self._engine.wakes.news(self.node_id)
+        if news == self._news_read:
             return None
-        rows = await self._engine.reader.undelivered(self.node_id, after=self._sent_sequence, limit=_BATCH)
+        rows = await self._engine.reader.undelivered(self.node_id, _BATCH, after=self._sent_sequence)
+        if len(rows) < _BATCH:
+            self._news_read = news
         if not rows:
             return None
         self._sent_sequence = rows[-1][0]

@@ -2,9 +2,8 @@
 
 import sqlite3
 from collections.abc import Sequence
-from itertools import count
 
-import msgspec
+from msgspec.structs import astuple
 
 from hostler.control.kernel.model import Decision
 from hostler.control.kernel.rows import EnvelopeRow, EventRow, LogRow, ReceiptRow, Row
@@ -12,6 +11,7 @@ from hostler.control.store.tables import NAMES, STATEMENTS
 from hostler.control.store.view import StoreView
 
 _ORDER = {type_: place for place, type_ in enumerate(NAMES)}
+EVERYTHING = "*"  # the topic of whoever follows the whole log
 _RECEIPT = STATEMENTS[ReceiptRow].insert.replace("INSERT", "INSERT OR IGNORE", 1)
 
 
@@ -45,21 +45,24 @@ class Applier:
             statements = STATEMENTS[EnvelopeRow]
             self._db.executemany(statements.insert, map(statements.values, decision.envelopes))
         if decision.receipts:
-            self._db.executemany(_RECEIPT, map(msgspec.structs.astuple, decision.receipts))
+            self._db.executemany(_RECEIPT, map(astuple, decision.receipts))
         return self._append(decision)
 
     def _append(self, decision: Decision) -> dict[str, int]:
         topics: dict[str, int] = {}
-        both: tuple[tuple[type[Row], Sequence[EventRow | LogRow]], ...]
-        both = ((EventRow, decision.events), (LogRow, decision.logs))
-        for type_, rows in both:
-            if rows:
-                ids = count(self._next + 1)
-                numbered = [(number, *msgspec.structs.astuple(row)[1:]) for number, row in zip(ids, rows)]  # noqa: B905
-                self._db.executemany(STATEMENTS[type_].insert, numbered)
-                self._next += len(rows)
-                topics |= {row.operation_id: line[0] for row, line in zip(rows, numbered, strict=True)}
+        if decision.events:
+            topics |= self._number(EventRow, decision.events)
+        if decision.logs:
+            topics |= self._number(LogRow, decision.logs)
         if topics:
-            topics["*"] = self._next
             topics.pop("", None)
+            topics[EVERYTHING] = self._next
         return topics
+
+    def _number(self, type_: type[Row], rows: Sequence[EventRow | LogRow]) -> dict[str, int]:
+        """Inserts rows under the next ids; the newest id of each operation."""
+        first = self._next + 1
+        self._next += len(rows)
+        values = [(number, *astuple(row)[1:]) for number, row in enumerate(rows, first)]
+        self._db.executemany(STATEMENTS[type_].insert, values)
+        return {row.operation_id: number for number, row in enumerate(rows, first)}

@@ -50,7 +50,6 @@ def _connect(uri: str) -> sqlite3.Connection:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA busy_timeout = 5000")
-        db.execute("PRAGMA trusted_schema = OFF")
         db.execute("PRAGMA cache_size = -65536")
         db.execute("PRAGMA wal_autocheckpoint = 4000")
         undo.pop_all()

@@ -90,9 +90,10 @@ def operation(db: sqlite3.Connection, project_id: str, operation_id: str) -> Ope
     return OperationView(tasks=_tasks(db, operation_id), **_decoded(zip(names, row, strict=True)))
 
 
-def operation_status(db: sqlite3.Connection, operation_id: str) -> str:
+def operation_status(db: sqlite3.Connection, project_id: str, operation_id: str) -> str:
     """ "" when there is no such operation."""
-    row = db.execute("SELECT status FROM operations WHERE operation_id = ?", (operation_id,)).fetchone()
+    sql = "SELECT status FROM operations WHERE operation_id = ? AND project_id = ?"
+    row = db.execute(sql, (operation_id, project_id)).fetchone()
     return str(row[0]) if row else ""
 
 

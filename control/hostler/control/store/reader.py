@@ -78,6 +78,14 @@ class Reader:
     async def operation(self, project_id: str, operation_id: str) -> OperationView | None:
         return await self._ask(queries.operation, project_id, operation_id)
 
+    async def operation_status(self, project_id: str, operation_id: str) -> str:
+        """ "" when there is no such operation."""
+        return await self._ask(queries.operation_status, project_id, operation_id)
+
+    async def org_of_project(self, project_id: str) -> str:
+        """The tenant that a project belongs to; "" while it owns nothing."""
+        return await self._ask(queries.org_of_project, project_id)
+
     async def operations(
         self, project_id: str, cursor: str = "", page_size: int = 100, status: str = ""
     ) -> Page[OperationSummary]:

@@ -19,8 +19,7 @@ async def register(call: Call) -> tuple[int, Any]:
 
 async def listing(call: Call) -> Any:
     size = pages.size_of(call.query("page_size"))
-    position = pages.decode("definitions", call.query("cursor"))
-    return pages.page("definitions", await call.engine.reader.definitions(position, size))
+    return await call.engine.reader.definitions(call.query("cursor"), size)
 
 
 async def get(call: Call) -> Any:

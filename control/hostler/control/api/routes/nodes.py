@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import msgspec
+
 from hostler.base.errors import error
 from hostler.control.api import pages
 from hostler.control.api.bodies import EnrolmentToken
 from hostler.control.api.call import Call
 from hostler.control.kernel.commands import CreateEnrolmentToken, RevokeNode
+from hostler.control.store.records import NodeView, Page
 from hostler.pki.tokens import new_enrolment_token
 
 
@@ -19,7 +22,7 @@ async def of_project(call: Call) -> Any:
 
 
 async def get(call: Call) -> Any:
-    return await _node(call)
+    return _fresh(call, await _node(call))
 
 
 async def revoke(call: Call) -> Any:
@@ -57,10 +60,10 @@ async def audit_bundle(call: Call) -> Any:
     node = await call.engine.reader.node(node_id) if node_id else None
     if node is None:
         raise error("not_found", f"there is no node {node_id!r}")
-    return await call.engine.audit_bundle([node.node_id])
+    return call.parts.bundles.build(await call.engine.reader.receipts(node_id=node.node_id))
 
 
-async def _node(call: Call) -> Any:
+async def _node(call: Call) -> NodeView:
     name = call.path("node_id")
     node = await call.engine.reader.node(name)
     if node is None:
@@ -70,5 +73,11 @@ async def _node(call: Call) -> Any:
 
 async def _page(call: Call, project_id: str | None) -> Any:
     size = pages.size_of(call.query("page_size"))
-    position = pages.decode("nodes", call.query("cursor"))
-    return pages.page("nodes", await call.engine.reader.nodes(None, project_id, position, size))
+    found = await call.engine.reader.nodes(None, project_id, call.query("cursor"), size)
+    return Page(tuple(_fresh(call, node) for node in found.items), found.next_cursor)
+
+
+def _fresh(call: Call, node: NodeView) -> NodeView:
+    """A connected node was seen when its session last heard of it, which is not worth a commit each time."""
+    link = call.parts.links.get(node.node_id)
+    return msgspec.structs.replace(node, last_seen_ms=link.last_seen_ms) if link else node

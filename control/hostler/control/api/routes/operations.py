@@ -62,8 +62,7 @@ async def listing(call: Call) -> Any:
     if status not in STATUSES:
         raise error("invalid_request", f"status {status!r} does not exist")
     size = pages.size_of(call.query("page_size"))
-    position = pages.decode("operations", call.query("cursor"))
-    return pages.page("operations", await call.engine.reader.operations(project_id, position, size, status))
+    return await call.engine.reader.operations(project_id, call.query("cursor"), size, status)
 
 
 async def get(call: Call) -> Any:
@@ -154,4 +153,5 @@ async def _follow_events(call: Call, operation: OperationView, after: int) -> As
 async def audit_bundle(call: Call) -> Any:
     """The whole receipt chains of the operation's nodes, for `hostler audit verify`."""
     operation = await call.operation()
-    return await call.engine.audit_bundle(sorted({task.node_id for task in operation.tasks}))
+    chains = await call.engine.reader.receipts(operation_id=operation.operation_id)
+    return call.parts.bundles.build(chains)

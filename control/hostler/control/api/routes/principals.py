@@ -35,8 +35,7 @@ async def create(call: Call) -> tuple[int, Any]:
 
 async def listing(call: Call) -> Any:
     size = pages.size_of(call.query("page_size"))
-    position = pages.decode("principals", call.query("cursor"))
-    return pages.page("principals", await call.engine.reader.principals(position, size))
+    return await call.engine.reader.principals(call.query("cursor"), size)
 
 
 async def revoke(call: Call) -> Any:
