@@ -55,7 +55,7 @@ class Daemon:
             root=Path(config.files.root),
             clock=self.clock,
             write_prefixes=config.files.write_prefixes,
-            deny_prefixes=config.files.deny_prefixes,
+            deny_prefixes=(*config.files.deny_prefixes, str(config.state)),
             spool=config.state / "spool",
             parallel=config.parallel_tasks,
             fetch=config.fetch,
@@ -101,6 +101,7 @@ class Daemon:
 
     async def run(self) -> None:
         await self.trusted.load()
+        self.host.execute.adopt_orphans()
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _enroll(options: argparse.Namespace) -> int:
     from hostler.agent.config import load
-    from hostler.agent.lifecycle.enroll import enroll
+    from hostler.agent.lifecycle.enroll import Enrolment, enroll
     from hostler.base import logs
     from hostler.base.clock import SystemClock
     from hostler.pki.storage import read_private
@@ -64,7 +64,13 @@ def _enroll(options: argparse.Namespace) -> int:
         token = sys.stdin.read(4096)
     else:
         token = read_private(Path(options.token_file)).decode(errors="replace")
-    me = asyncio.run(enroll(config, token, SystemClock(), again=options.again))
+    wanted = Enrolment(
+        state_dir=config.state,
+        trust_file=Path(config.trust_file),
+        address=config.control.enroll_address,
+        labels=config.labels,
+    )
+    me = asyncio.run(enroll(wanted, token, SystemClock(), again=options.again))
     print(f"enrolled as {me.node_id}; start the agent with: hostler-agent run --config {options.config}")  # noqa: T201
     return 0
 

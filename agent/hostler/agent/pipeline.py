@@ -5,7 +5,8 @@ that runs, a cancel that is passed on, a first result reported again, or a signe
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import structlog
 
@@ -76,30 +77,32 @@ class Pipeline:
     async def _take(self, group: asyncio.TaskGroup, envelope: Envelope) -> None:
         verdict = admit(envelope, self._view(), self._clock.now_ms())
         if isinstance(verdict, Admitted):
-            group.create_task(self._run(verdict, self._new_cancel(verdict.spec.task_id)))
+            # registered at once, so that the next envelope of the same batch is judged by it
+            accepting = self._journal.accept(verdict)
+            group.create_task(self._run(verdict, accepting, self._new_cancel(verdict.spec.task_id)))
         elif isinstance(verdict, AdmittedCancel):
             group.create_task(self._cancel(verdict))
         else:
             group.create_task(self._answer(verdict))
 
-    async def _run(self, admitted: Admitted, cancelled: asyncio.Event) -> None:
+    async def _run(self, admitted: Admitted, accepting: Coroutine[Any, Any, None], cancelled: asyncio.Event) -> None:
         """Journals and runs; the acceptance is told as soon as it is on disk."""
         task_id = admitted.spec.task_id
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._accept(admitted))
+                both.create_task(self._accept(task_id, accepting))
                 both.create_task(self._in_slot(self._runner.run(admitted, cancelled)))
         finally:
             self._cancels.pop(task_id, None)
 
-    async def _accept(self, admitted: Admitted) -> None:
+    async def _accept(self, task_id: str, accepting: Coroutine[Any, Any, None]) -> None:
         try:
-            await self._journal.accept(admitted)
+            await accepting
         except HostlerError as err:
-            _log.error("task.not_accepted", error=err, task_id=admitted.spec.task_id)
+            _log.error("task.not_accepted", error=err, task_id=task_id)
             self._changed()
             return
-        self._accepted(admitted.spec.task_id)
+        self._accepted(task_id)
 
     def _start_stored(self, group: asyncio.TaskGroup, stored: StoredTask) -> None:
         cancelled = self._new_cancel(stored.key.task_id)
@@ -114,9 +117,9 @@ class Pipeline:
         finally:
             self._cancels.pop(stored.key.task_id, None)
 
-    async def _in_slot(self, work: "asyncio.Future[None] | object") -> None:
+    async def _in_slot(self, work: Coroutine[Any, Any, None]) -> None:
         async with self._slots:
-            await work  # type: ignore[misc]  # a coroutine of the runner
+            await work
 
     async def _cancel(self, order: AdmittedCancel) -> None:
         try:

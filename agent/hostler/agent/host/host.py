@@ -80,6 +80,11 @@ class Host:
 
         return Disks(self.root)
 
+    def forget_run(self, task_id: str, step_index: int) -> None:
+        """The step's outcome is durable: what was kept about its command for a restart can go."""
+        if "execute" in self.__dict__:
+            self.execute.forget(task_id, step_index)
+
     async def close(self) -> None:
         """Ends every command that still runs, and the helpers."""
         if "execute" in self.__dict__:

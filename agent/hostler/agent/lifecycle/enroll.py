@@ -1,10 +1,11 @@
 """Enrolment: a one-use token and a signing request for an identity (PK-02)."""
 
 import shutil
+from pathlib import Path
 
+import msgspec
 import structlog
 
-from hostler.agent.config import AgentConfig
 from hostler.agent.lifecycle import identity
 from hostler.agent.lifecycle.grpc_errors import as_hostler_error
 from hostler.agent.lifecycle.trust import trust_path
@@ -19,7 +20,16 @@ _log = structlog.get_logger("hostler.agent.lifecycle.enroll")
 _TIMEOUT_S = 20.0
 
 
-async def enroll(config: AgentConfig, token_text: str, clock: Clock, *, again: bool = False) -> identity.Identity:
+class Enrolment(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to go and what to say of oneself; from the agent's configuration."""
+
+    state_dir: Path
+    trust_file: Path
+    address: str
+    labels: dict[str, str]
+
+
+async def enroll(wanted: Enrolment, token_text: str, clock: Clock, *, again: bool = False) -> identity.Identity:
     """Redeems the token. May be repeated with the same token until it has succeeded once.
 
     Raises:
@@ -33,7 +43,7 @@ async def enroll(config: AgentConfig, token_text: str, clock: Clock, *, again: b
     from hostler.v1 import node_pb2, node_pb2_grpc
 
     token = read_enrolment_token(token_text)
-    state_dir = config.state
+    state_dir = wanted.state_dir
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder = identity.directory(state_dir)
     if (folder / "node.json").exists():
@@ -44,9 +54,7 @@ async def enroll(config: AgentConfig, token_text: str, clock: Clock, *, again: b
                 hint="pass --again to give it a new identity",
             )
         shutil.move(folder, folder.with_name(f"identity.{clock.now_ms()}.old"))
-    from pathlib import Path
-
-    state = load_trust(Path(config.trust_file))
+    state = load_trust(wanted.trust_file)
     store = TrustStore(state, clock.now_ms())
     store.check_fresh(clock.now_ms())
     signer = identity.make_key(state_dir)
@@ -54,17 +62,16 @@ async def enroll(config: AgentConfig, token_text: str, clock: Clock, *, again: b
         token=token.text,
         csr_der=make_csr(signer, token.token_id),
         agent_version=agent_version(),
-        labels=config.labels,
+        labels=wanted.labels,
     )
     credentials = tls.channel_credentials(store.keyset.ca_certificates)
     options = tls.channel_options(state.trust_domain)
-    address = config.control.enroll_address
-    async with grpc.aio.secure_channel(address, credentials, options) as channel:
+    async with grpc.aio.secure_channel(wanted.address, credentials, options) as channel:
         stub = node_pb2_grpc.EnrollmentServiceStub(channel)
         try:
             answer = await stub.Enroll(request, timeout=_TIMEOUT_S)
         except grpc.aio.AioRpcError as err:
-            raise as_hostler_error(err, address) from err
+            raise as_hostler_error(err, wanted.address) from err
     made = identity.save(state_dir, signer, answer.certificate_pem, answer.org_id, answer.project_id)
     if answer.keyset and answer.keyset != store.state.keyset:
         store.update_keyset(answer.keyset, clock.now_ms())

@@ -149,6 +149,7 @@ class TaskRun:
             now = self._parts.clock.now_ms()
             final = task_report(self._work, status, now, ended.err, failed_step_id=step_id)
         await step.end(ended, StepStatus(status.value), final)
+        self._parts.host.forget_run(self._task.task_id, index)
         self.ended, self._step = final, None
         if ended.outcome is not None:
             self._outputs[step_id] = ended.outcome.outputs
