@@ -25,7 +25,7 @@ from hostler.wire.task import TaskSpec
 from support.control import Fleet, FakeNode, fleet_in, submit
 
 NODES, REPLICAS, SUBMITS = 500, 2, 1000
-_IN_FLIGHT = 64
+_IN_FLIGHT = 256
 
 
 class Times:

@@ -66,16 +66,24 @@ def fsync(rounds: int = 200) -> dict[str, float]:
 
 async def rpc(rounds: int = 400) -> dict[str, float]:
     """A unary call of 1 kB over mutual TLS on loopback, server and client in one process."""
-    from support.certs import mutual_tls
+    from hostler.pki import authority, keys, tls
 
-    keys = mutual_tls()
+    now_ms = time.time_ns() // 1_000_000
+    ca_key, server_key, node_key = (keys.new_p256() for _ in range(3))
+    ca = authority.make_ca(ca_key, "floor.test", now_ms)
+    issuer = authority.Authority(ca_key, ca, "floor.test")
+    chain = issuer.issue_control("floor", server_key.public, ("127.0.0.1",), now_ms)
+    mine = issuer.issue_node("node", node_key.public, now_ms)
     server = grpc.aio.server()
     handler = grpc.unary_unary_rpc_method_handler(_echo)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("floor.Floor", {"Echo": handler}),))
-    port = server.add_secure_port("127.0.0.1:0", keys.server_credentials())
+    credentials = tls.server_credentials(server_key.to_pem(), chain, (ca.decode(),))
+    port = server.add_secure_port("127.0.0.1:0", credentials)
     await server.start()
     samples = []
-    async with grpc.aio.secure_channel(f"127.0.0.1:{port}", keys.channel_credentials()) as channel:
+    dialled = tls.channel_credentials((ca.decode(),), node_key.to_pem(), mine)
+    options = tls.channel_options("floor.test")
+    async with grpc.aio.secure_channel(f"127.0.0.1:{port}", dialled, options) as channel:
         call = channel.unary_unary("/floor.Floor/Echo")
         await call(b"x" * 1024)
         for _ in range(rounds):

@@ -1,0 +1,37 @@
+"""P3: one operation of 200 no-op tasks on one agent: real processes, full journal, signed receipts.
+
+`python -m tests.bench.throughput` prints JSON. t0 is before the submit; the end is when the client sees the
+operation ended.
+"""
+
+import json
+import time
+from typing import Any
+
+from .bed import PATH, Bed, bed
+from .latency import FINAL, submit
+
+
+def one_operation(house: Bed, tasks: int) -> float:
+    t0 = time.perf_counter()
+    operation_id = submit(house, "node.smoke.noop@v1", replicas=tasks)
+    for _ in house.client.events(f"{PATH}/{operation_id}/events"):
+        continue
+    took = time.perf_counter() - t0
+    ended = house.client.call("GET", f"{PATH}/{operation_id}")
+    assert ended["status"] in FINAL
+    assert ended["tasks_succeeded"] == tasks, ended["error_message"]
+    return tasks / took
+
+
+def measure(house: Bed, tasks: int = 200, rounds: int = 7) -> dict[str, Any]:
+    one_operation(house, tasks)
+    rates = sorted(one_operation(house, tasks) for _ in range(rounds))
+    return {
+        "p3_tasks_per_s": {"median": round(rates[len(rates) // 2]), "min": round(rates[0]), "max": round(rates[-1])}
+    }
+
+
+if __name__ == "__main__":
+    with bed() as house:
+        print(json.dumps(measure(house), indent=2))
