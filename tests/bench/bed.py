@@ -48,9 +48,19 @@ class Bed:
 
     def __init__(self, home: Path, run: Processes, ports: Ports) -> None:
         self.home, self.run, self.ports = home, run, ports
+        self._agent_pids: dict[str, int] = {}
         self.client: Client = None  # type: ignore[assignment]  # set by `start`
 
-    def start(self, agents: int, parallel: int) -> None:
+    @property
+    def pid(self) -> int:
+        """Of the control plane."""
+        return self._control_pid
+
+    def agent_pid(self, name: str) -> int:
+        return self._agent_pids[name]
+
+    def prepare(self) -> None:
+        """Keys, configuration and an administrator; nothing runs yet."""
         now_ms = SystemClock().now_ms()
         ceremony.init(
             self.home / "pki", trust_domain="bench.hostler", cluster_id="bench", hosts=("127.0.0.1",), now_ms=now_ms
@@ -62,14 +72,20 @@ class Bed:
             program("hostler-control"), "add-principal", "bench", "--config", str(self.home / "control.toml"),
             "--role", "platform_admin", "--token-out", str(token),
         )  # fmt: skip
-        self.run.start(
+
+    def serve(self) -> None:
+        now_ms, token = SystemClock().now_ms(), self.home / "admin.token"
+        process = self.run.start(
             "control",
             [program("hostler-control"), "serve", "--config", str(self.home / "control.toml")],
             self.home / "control.log",
         )
+        self._control_pid = process.pid
         self.client = Client(Settings(server=self.ports.server, token_file=str(token), project=PROJECT))
         self._until_healthy()
         self.client.call("POST", "/api/v1/admin/operation-definitions", body=self._catalog(now_ms))
+
+    def add_agents(self, agents: int, parallel: int) -> None:
         for number in range(agents):
             self._agent(f"node-{number}", parallel)
 
@@ -99,7 +115,8 @@ class Bed:
         token.chmod(0o600)
         config = ["--config", str(directory / "agent.toml")]
         self._run(program("hostler-agent"), "enroll", *config, "--token-file", str(token))
-        self.run.start(name, [program("hostler-agent"), "run", *config], directory / "agent.log")
+        process = self.run.start(name, [program("hostler-agent"), "run", *config], directory / "agent.log")
+        self._agent_pids[name] = process.pid
         self._until_connected(name)
 
     def _run(self, *arguments: str) -> None:
@@ -129,13 +146,16 @@ class Bed:
 
 
 @contextmanager
-def bed(agents: int = 1, parallel: int = 8) -> Iterator[Bed]:
+def bed(agents: int = 1, parallel: int = 8, serve: bool = True) -> Iterator[Bed]:
     """A running house; everything ends and is removed with the block."""
     home = Path(tempfile.mkdtemp(prefix="hostler-bench-"))
     run = Processes()
     try:
         made = Bed(home, run, Ports.free())
-        made.start(agents, parallel)
+        made.prepare()
+        if serve:
+            made.serve()
+            made.add_agents(agents, parallel)
         yield made
     finally:
         run.stop()

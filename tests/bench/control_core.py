@@ -56,9 +56,7 @@ async def gathered(fleet: Fleet, commands: list[object]) -> None:
 
 async def big_operation(fleet: Fleet, nodes: list[FakeNode], times: Times) -> None:
     with times.of("submit"):
-        await fleet.execute(
-            submit(target_selector=TargetSelector(labels={"pool": "gpu"}, replicas=REPLICAS))
-        )
+        await fleet.execute(submit(target_selector=TargetSelector(labels={"pool": "gpu"}, replicas=REPLICAS)))
     await play(fleet, nodes, times)
 
 

@@ -87,7 +87,7 @@ class Engine:
         self._epoch = self._meta(EPOCH, "1")
         self.wakes = Wakes()
         self.reader = Reader(store_path, clock)
-        self._writer = Writer(self._db, self._work, self._forget, self._publish)
+        self._writer = Writer(self._db, self._work, self._applier.flush, self._forget, self._publish)
 
     @classmethod
     async def open(
@@ -149,7 +149,7 @@ class Engine:
         decision = decide(self._view, command, now_ms, self._ids, self._settings, catalog)
         if decision.orders:
             self._seal(decision, now_ms)
-        topics = self._applier.apply(decision)
+        topics = self._applier.add(decision)
         news = News(topics, decision.wake, decision.revoked, CatalogRow in decision.inserts)
         return Done(decision.result, decision.refusal, news)
 
@@ -194,7 +194,7 @@ class Engine:
 
     def _forget(self) -> None:
         self._view.forget()
-        self._applier.reload()
+        self._applier.reset()
 
     # -- on the loop ------------------------------------------------------------------------------
 

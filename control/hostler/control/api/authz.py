@@ -36,13 +36,18 @@ def permit(principal: Principal, permission: str) -> None:
         raise error("scope_denied", f"role {principal.role} does not hold {permission}")
 
 
+def is_unlimited(principal: Principal) -> bool:
+    """Whether every project is in its scope."""
+    return principal.role == PLATFORM
+
+
 def permit_project(principal: Principal, org_of_project: str, project_id: str) -> None:
     """Raises `not_found`, as if the project did not exist: nothing of another tenant can be told apart (S2).
 
     Args:
         org_of_project: the tenant the project's resources belong to, "" while it has none.
     """
-    if principal.role == PLATFORM:
+    if is_unlimited(principal):
         return
     if principal.role == TENANT and principal.org_id and principal.org_id == org_of_project:
         return

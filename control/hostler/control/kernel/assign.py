@@ -106,6 +106,12 @@ def fill(draft: Draft, operation_id: str) -> None:
             return
 
 
+def give_up(draft: Draft, task: TaskRow, code: str, message: str) -> None:
+    """Fails a task by our own decision and passes its slot on."""
+    fail_task(draft, task, code, message)
+    freed(draft, task.operation_id)
+
+
 def freed(draft: Draft, operation_id: str) -> None:
     """A task of the operation ended: a limited one may send its next."""
     operation = operation_of(draft, operation_id)

@@ -1,6 +1,6 @@
 """What a decision reads and what it makes: `View` in, `Decision` out, `Draft` in between."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
@@ -172,20 +172,22 @@ class Draft:
         type_ = type(row)
         self._rows.setdefault(type_, {})[KEYS[type_](row)] = row
 
-    def changed(self, rows: Iterable[R]) -> list[R]:
-        """The same rows as this draft has them by now."""
-        out: list[R] = []
-        for row in rows:
+    def current(self, rows: Iterable[R]) -> Iterator[R]:
+        """The same rows, each as this draft has it at the moment it is looked at."""
+        for row in list(rows):
             held = self._rows.get(type(row))
-            out.append(held.get(KEYS[type(row)](row), row) if held else row)  # type: ignore[arg-type]  # as above
-        return out
+            yield held.get(KEYS[type(row)](row), row) if held else row  # type: ignore[misc]  # as above
+
+    def open_tasks_on(self, node_id: str) -> Iterator[TaskRow]:
+        """A node's tasks that have not ended, also not by what was done to the ones before them."""
+        return (task for task in self.current(self.view.open_tasks_on(node_id)) if not task.finished_at_ms)
 
     def tasks_of(self, operation_id: str) -> list[TaskRow]:
         """Stored tasks and those this draft has made."""
         rows, fresh = self._rows.get(TaskRow, {}), self._new.get(TaskRow, ())
         made = [rows[key] for key in fresh]
         own = [row for row in made if isinstance(row, TaskRow) and row.operation_id == operation_id]
-        return self.changed(self.view.tasks_of(operation_id)) + own
+        return [*self.current(self.view.tasks_of(operation_id)), *own]
 
     def decision(self, result: Any = None, refusal: HostlerError | None = None) -> Decision:
         inserts: dict[type[Row], list[Row]] = {}

@@ -6,6 +6,7 @@ from hostler.base.digest import same_digest
 from hostler.base.errors import error
 from hostler.base.ids import NODE, is_name
 from hostler.control.kernel import events
+from hostler.control.kernel.assign import give_up
 from hostler.control.kernel.commands import (
     CreateEnrolmentToken,
     EnrollNode,
@@ -15,7 +16,7 @@ from hostler.control.kernel.commands import (
 )
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import CertificateRow, CursorRow, NodeRow, TokenRow
-from hostler.control.kernel.tasks import fail_task, node_of
+from hostler.control.kernel.tasks import node_of
 
 replace = msgspec.structs.replace
 
@@ -176,7 +177,7 @@ def revoke(draft: Draft, command: RevokeNode) -> Decision:
     draft.events.append(
         events.node_event("node.revoked", revoked, draft.now_ms, actor=command.actor, action="node.revoke")
     )
-    for task in draft.changed(draft.view.open_tasks_on(node.node_id)):
-        fail_task(draft, task, "revoked", f"node {node.name} was revoked")
+    for task in draft.open_tasks_on(node.node_id):
+        give_up(draft, task, "revoked", f"node {node.name} was revoked")
     draft.revoked.append(node.node_id)
     return draft.decision()

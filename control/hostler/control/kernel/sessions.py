@@ -4,12 +4,12 @@ import msgspec
 
 from hostler.base.errors import error
 from hostler.control.kernel import events
-from hostler.control.kernel.assign import assign, cursor_of, free_slots, order_cancel
+from hostler.control.kernel.assign import assign, cursor_of, free_slots, give_up, order_cancel
 from hostler.control.kernel.commands import ControlStarted, ExpireTasks, NodeGone, NodeHello, TasksAccepted
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.nodes import prove_certificate
 from hostler.control.kernel.rows import NodeRow, TaskRow
-from hostler.control.kernel.tasks import end_task, fail_task, node_of, operation_of
+from hostler.control.kernel.tasks import end_task, node_of, operation_of
 from hostler.control.kernel.transitions import ASSIGNED, FINAL, QUEUED
 
 replace = msgspec.structs.replace
@@ -89,15 +89,15 @@ def _journal_lost(draft: Draft, node: NodeRow, high_sequence: int, open_tasks: f
         )
     )
     draft.update(replace(cursor, accepted_sequence=high_sequence, outbox_seq=0, chain_index=-1))
-    for task in draft.changed(draft.view.open_tasks_on(node.node_id)):
+    for task in draft.open_tasks_on(node.node_id):
         taken = 0 < task.sequence <= cursor.accepted_sequence
         if taken and task.sequence > high_sequence and task.task_id not in open_tasks:
             message = f"node {node.name} lost its journal while it held the task"
-            fail_task(draft, task, "interrupted_apply", message)
+            give_up(draft, task, "interrupted_apply", message)
 
 
 def _send_what_waited(draft: Draft, node: NodeRow, high_sequence: int) -> None:
-    for task in draft.changed(draft.view.open_tasks_on(node.node_id)):
+    for task in draft.open_tasks_on(node.node_id):
         if task.state == QUEUED:
             if free_slots(draft, operation_of(draft, task.operation_id)) > 0:
                 assign(draft, task, node)
@@ -156,7 +156,7 @@ def expire(draft: Draft, _: ExpireTasks) -> Decision:
     deadline ends a task. A node that was away for all of that time may still hold it: its late word is kept.
     """
     ended = 0
-    for task in draft.changed(draft.view.overdue_tasks(draft.now_ms, EXPIRE_LIMIT)):
+    for task in draft.current(draft.view.overdue_tasks(draft.now_ms, EXPIRE_LIMIT)):
         if task.state in FINAL:
             continue
         node = node_of(draft, task.node_id)
@@ -164,11 +164,11 @@ def expire(draft: Draft, _: ExpireTasks) -> Decision:
             if task.state == ASSIGNED and node.connection == "connected":
                 end_task(draft, task, "cancel", error_code="canceled", error_message=_UNTAKEN)
         elif operation_of(draft, task.operation_id).deadline_ms <= draft.now_ms:
-            fail_task(draft, task, "expired", f"node {node.name} did not take the task in time")
+            give_up(draft, task, "expired", f"node {node.name} did not take the task in time")
             ended += 1
         elif task.state == ASSIGNED:
             assign(draft, task, node)
-    for task in draft.changed(draft.view.unanswered_cancels(draft.now_ms, EXPIRE_LIMIT)):
+    for task in draft.current(draft.view.unanswered_cancels(draft.now_ms, EXPIRE_LIMIT)):
         if task.state not in FINAL:
             order_cancel(draft, task, node_of(draft, task.node_id))
     return draft.decision(ended)

@@ -1,52 +1,78 @@
-"""Decision → rows and events, in the transaction that is open (DM-12)."""
+"""Decisions → rows and events, in the transaction that is open (DM-12).
+
+Rows of all commands of a group are held back and written together, each row once: a task that is signed,
+begun and ended in one group is one insert. Whoever asks SQL first has them written (`flush`), so nobody ever
+sees less than what was decided.
+"""
 
 import sqlite3
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import astuple
 
-from hostler.control.kernel.model import Decision
+from hostler.control.kernel.model import KEYS, Decision
 from hostler.control.kernel.rows import EnvelopeRow, EventRow, LogRow, ReceiptRow, Row
 from hostler.control.store.tables import NAMES, STATEMENTS
 from hostler.control.store.view import StoreView
 
-_ORDER = {type_: place for place, type_ in enumerate(NAMES)}
 EVERYTHING = "*"  # the topic of whoever follows the whole log
 _RECEIPT = STATEMENTS[ReceiptRow].insert.replace("INSERT", "INSERT OR IGNORE", 1)
+_ORDER = tuple(type_ for type_ in NAMES if type_ in KEYS)
 
 
 class Applier:
-    """Writes decisions. Events and log lines share one scale of ids, kept here and read at start."""
+    """Takes decisions and writes them. Events and log lines share one scale of ids, read at start."""
 
     def __init__(self, db: sqlite3.Connection, view: StoreView) -> None:
         self._db = db
         self._view = view
+        view.before_query = self.flush
+        self._inserts: dict[type[Row], dict[Any, Row]] = {}
+        self._updates: dict[type[Row], dict[Any, Row]] = {}
+        self._envelopes: list[EnvelopeRow] = []
+        self._receipts: list[ReceiptRow] = []
+        self._numbered: dict[type[Row], list[tuple[Any, ...]]] = {EventRow: [], LogRow: []}
+        self._dirty = False
         self._next = 0
-        self.reload()
+        self.reset()
 
-    def reload(self) -> None:
-        """Takes up the scale of ids from what is stored."""
+    def reset(self) -> None:
+        """Forgets what was held back and takes up the scale of ids from what is stored."""
+        for held in (self._inserts, self._updates, self._envelopes, self._receipts):
+            held.clear()
+        for numbered in self._numbered.values():
+            numbered.clear()
+        self._dirty = False
         query = "SELECT max(coalesce((SELECT max(id) FROM events), 0), coalesce((SELECT max(id) FROM log_lines), 0))"
         self._next = int(self._db.execute(query).fetchone()[0])
 
-    def apply(self, decision: Decision) -> dict[str, int]:
-        """Writes everything; returns topic → newest id, for those who follow an operation."""
-        for type_ in sorted(decision.inserts, key=_ORDER.__getitem__):
-            rows = decision.inserts[type_]
-            statements = STATEMENTS[type_]
-            self._db.executemany(statements.insert, map(statements.values, rows))
+    def add(self, decision: Decision) -> dict[str, int]:
+        """Takes a decision whole; returns topic → newest id, for those who follow an operation."""
+        for type_, rows in decision.inserts.items():
+            key = KEYS[type_]
+            self._inserts.setdefault(type_, {}).update((key(row), row) for row in rows)
             self._view.remember(type_, rows)
-        for type_ in sorted(decision.updates, key=_ORDER.__getitem__):
-            rows = decision.updates[type_]
-            statements = STATEMENTS[type_]
-            self._db.executemany(statements.update, map(statements.changes, rows))
+        for type_, rows in decision.updates.items():
+            self._change(type_, rows)
             self._view.remember(type_, rows)
-        if decision.envelopes:
-            statements = STATEMENTS[EnvelopeRow]
-            self._db.executemany(statements.insert, map(statements.values, decision.envelopes))
-        if decision.receipts:
-            self._db.executemany(_RECEIPT, map(astuple, decision.receipts))
-        return self._append(decision)
+        self._envelopes += decision.envelopes
+        self._receipts += decision.receipts
+        topics = self._append(decision)
+        self._dirty = True  # last: a full cache may have flushed what was added so far
+        return topics
+
+    def _change(self, type_: type[Row], rows: list[Row]) -> None:
+        """A row that is still to be inserted is inserted as it is now."""
+        key = KEYS[type_]
+        inserts = self._inserts.get(type_)
+        updates = self._updates.setdefault(type_, {})
+        for row in rows:
+            of = key(row)
+            if inserts is not None and of in inserts:
+                inserts[of] = row
+            else:
+                updates[of] = row
 
     def _append(self, decision: Decision) -> dict[str, int]:
         topics: dict[str, int] = {}
@@ -60,9 +86,37 @@ class Applier:
         return topics
 
     def _number(self, type_: type[Row], rows: Sequence[EventRow | LogRow]) -> dict[str, int]:
-        """Inserts rows under the next ids; the newest id of each operation."""
+        """Gives rows the next ids; the newest id of each operation."""
         first = self._next + 1
         self._next += len(rows)
-        values = [(number, *astuple(row)[1:]) for number, row in enumerate(rows, first)]
-        self._db.executemany(STATEMENTS[type_].insert, values)
+        self._numbered[type_] += [(number, *astuple(row)[1:]) for number, row in enumerate(rows, first)]
         return {row.operation_id: number for number, row in enumerate(rows, first)}
+
+    def flush(self) -> None:
+        """Writes what was held back."""
+        if not self._dirty and not self._inserts and not self._updates:
+            return
+        self._dirty = False
+        for type_ in _ORDER:
+            self._write(type_)
+        if self._envelopes:
+            self._db.executemany(STATEMENTS[EnvelopeRow].insert, map(astuple, self._envelopes))
+            self._envelopes.clear()
+        if self._receipts:
+            self._db.executemany(_RECEIPT, map(astuple, self._receipts))
+            self._receipts.clear()
+        for type_, values in self._numbered.items():
+            if values:
+                self._db.executemany(STATEMENTS[type_].insert, values)
+                values.clear()
+
+    def _write(self, type_: type[Row]) -> None:
+        """Updates first: a name that one node gave up may be taken by another in the same group."""
+        updates = self._updates.pop(type_, None)
+        if updates:
+            statements = STATEMENTS[type_]
+            self._db.executemany(statements.update, map(statements.changes, updates.values()))
+        inserts = self._inserts.pop(type_, None)
+        if inserts:
+            statements = STATEMENTS[type_]
+            self._db.executemany(statements.insert, map(statements.values, inserts.values()))

@@ -16,10 +16,11 @@ OPEN_ON_NODE = (
     f"SELECT {COLUMNS} FROM local_tasks WHERE node_id = ? AND finished_at_ms = 0"  # noqa: S608
     " ORDER BY sequence, task_id"
 )
+# CROSS JOIN fixes the order of the loops, so that the index is walked and not the whole history.
 # Waits too long: past its operation's deadline, or signed, not taken, and its node is there to take it again.
 OVERDUE = f"""
     SELECT {_T} FROM nodes n
-    JOIN local_tasks t ON t.node_id = n.node_id AND t.finished_at_ms = 0
+    CROSS JOIN local_tasks t ON t.node_id = n.node_id AND t.finished_at_ms = 0
     JOIN operations o ON o.operation_id = t.operation_id
     JOIN node_cursors c ON c.node_id = t.node_id
     WHERE t.state IN ('queued', 'assigned') AND (t.sequence = 0 OR t.sequence > c.accepted_sequence)
@@ -30,7 +31,7 @@ OVERDUE = f"""
 # An order to cancel that passed its window unanswered; it is signed again while the node is there.
 UNANSWERED = f"""
     SELECT {_T} FROM nodes n
-    JOIN local_tasks t ON t.node_id = n.node_id AND t.finished_at_ms = 0
+    CROSS JOIN local_tasks t ON t.node_id = n.node_id AND t.finished_at_ms = 0
     JOIN envelopes e ON e.node_id = t.node_id AND e.sequence = t.cancel_sequence
     WHERE n.connection = 'connected' AND t.cancel_requested = 1 AND e.expires_at_ms <= :now LIMIT :limit
 """  # noqa: S608

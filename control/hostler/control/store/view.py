@@ -1,7 +1,7 @@
 """What the kernel sees: rows by key through a cache, the rest by query. Used by the writer thread alone."""
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from hostler.control.kernel.model import KEYS
@@ -24,11 +24,13 @@ MAX_CACHED = 50_000
 class StoreView:
     """Implements `kernel.model.View`.
 
-    A row enters the cache when it is read or applied. Whoever rolls anything back calls `forget`.
+    A row enters the cache when it is read or decided. What was decided and not yet written is always in the
+    cache, or written by `before_query` before anything but a key is asked for. After a roll-back: `forget`.
     """
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
+        self.before_query: Callable[[], None] = lambda: None
         self._cache: dict[type[Row], dict[Any, Row]] = {type_: {} for type_ in KEYS}
         self._select = {type_: STATEMENTS[type_].select for type_ in KEYS}
         self._select[TaskRow] = local_tasks.ONE
@@ -48,6 +50,7 @@ class StoreView:
         """Files rows that were written."""
         cache = self._cache[type_]
         if len(cache) > MAX_CACHED:
+            self.before_query()
             cache.clear()
         key = KEYS[type_]
         for row in rows:
@@ -59,6 +62,7 @@ class StoreView:
 
     def _all(self, type_: type[R], sql: str, parameters: Any) -> list[R]:
         """Rows of a query, each as the cache has it (the same, and decoded before)."""
+        self.before_query()
         cache, key = self._cache[type_], KEYS[type_]
         found = [_row(type_, values) for values in self._db.execute(sql, parameters)]
         return [cache.setdefault(key(row), row) for row in found]  # type: ignore[misc]  # as in `get`

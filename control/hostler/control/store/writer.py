@@ -1,9 +1,10 @@
 """The one thread that writes: whatever waits becomes one transaction (group commit).
 
-    submit ─▶ queue ─▶ BEGIN ─▶ each item: SAVEPOINT, work, RELEASE ─▶ COMMIT (fsync) ─▶ one call on the loop
+    submit ─▶ queue ─▶ BEGIN ─▶ work(item) for each ─▶ flush ─▶ COMMIT (fsync) ─▶ one call on the loop
 
-An item that fails takes back its own savepoint only. A commit that fails fails every item of its group, and
-nothing of them has happened.
+`work` decides and writes nothing, so an item that fails there leaves no trace. When the database refuses what
+a group wants to write, the group is rolled back and its items are done again one by one, each in a transaction
+of its own: only the one that cannot be written fails.
 """
 
 import asyncio
@@ -32,9 +33,10 @@ class Writer:
     """Runs `work(item)` for each item, inside a transaction on `db`.
 
     Args:
-        work: does the item's reads and writes; returns (answer, failure, news). `failure` is an error that
-            goes to the caller although what was written stands.
-        rolled_back: called in the thread whenever something written was taken back.
+        work: decides about the item; returns (answer, failure, news). `failure` is an error that goes to the
+            caller although what was decided is written.
+        flush: writes what was decided since the last time.
+        rolled_back: called in the thread when nothing of the group was written.
         published: called on the loop with the news of a committed group.
     """
 
@@ -42,11 +44,13 @@ class Writer:
         self,
         db: sqlite3.Connection,
         work: Callable[[Any], Done],
+        flush: Callable[[], None],
         rolled_back: Callable[[], None],
         published: Callable[[list[Any]], None],
     ) -> None:
         self._db = db
         self._work = work
+        self._flush = flush
         self._rolled_back = rolled_back
         self._published = published
         self._loop = asyncio.get_running_loop()
@@ -87,38 +91,44 @@ class Writer:
                 return
 
     def _group(self) -> None:
-        items = [self._queue.popleft() for _ in range(min(len(self._queue), MAX_GROUP))]
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            done = [self._one(item) for item, _ in items]
-            self._db.execute("COMMIT")
-            self._healthy = True
-        except (sqlite3.Error, HostlerError) as err:
-            failure = err if isinstance(err, HostlerError) else store_error(err)
-            self._healthy = False
-            done = [Done(None, failure, None)] * len(items)
-            self._undo("ROLLBACK")
-        futures = [future for _, future in items]
+        waiting = [self._queue.popleft() for _ in range(min(len(self._queue), MAX_GROUP))]
+        items = [item for item, _ in waiting]
+        done = self._written(items)
+        if done is None:
+            done = [each for item in items for each in self._written([item], last=True) or ()]
+        futures = [future for _, future in waiting]
         # RuntimeError: the loop ended while we wrote; nobody is left to tell.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._resolve, futures, done)
 
-    def _one(self, item: Any) -> Done:
-        self._db.execute("SAVEPOINT item")
+    def _written(self, items: list[Any], *, last: bool = False) -> list[Done] | None:
+        """One transaction; None when it was rolled back, or with `last` the failure that rolled it back."""
         try:
-            done = self._work(item)
-        except Exception as err:  # noqa: BLE001  # the edge of a request: ours is the bug, theirs the answer
-            self._undo("ROLLBACK TO item")
-            failure = error("internal_error", f"the command failed in the store: {type(err).__name__}")
-            failure.__cause__ = err
-            done = Done(None, failure, None)
-        self._db.execute("RELEASE item")
+            self._db.execute("BEGIN IMMEDIATE")
+            done = [self._decided(item) for item in items]
+            self._flush()
+            self._db.execute("COMMIT")
+        except sqlite3.Error as err:
+            self._undo()
+            self._healthy = isinstance(err, sqlite3.IntegrityError)
+            return [Done(None, _failure(err), None)] if last else None
+        self._healthy = True
         return done
 
-    def _undo(self, statement: str) -> None:
+    def _decided(self, item: Any) -> Done:
+        try:
+            return self._work(item)
+        except sqlite3.Error:
+            raise
+        except Exception as err:  # noqa: BLE001  # the edge of a request: ours is the bug, theirs the answer
+            failure = error("internal_error", f"the command failed inside: {type(err).__name__}")
+            failure.__cause__ = err
+            return Done(None, failure, None)
+
+    def _undo(self) -> None:
         # sqlite3.Error: the transaction is gone already, as after a full disk.
         with contextlib.suppress(sqlite3.Error):
-            self._db.execute(statement)
+            self._db.execute("ROLLBACK")
         self._rolled_back()
 
     def _resolve(self, futures: list["asyncio.Future[Any]"], done: list[Done]) -> None:
@@ -130,3 +140,12 @@ class Writer:
                 future.set_result(each.answer)
             else:
                 future.set_exception(each.failure)
+
+
+def _failure(err: sqlite3.Error) -> HostlerError:
+    """A row that breaks the schema is our bug; anything else is the disk's."""
+    if not isinstance(err, sqlite3.IntegrityError):
+        return store_error(err)
+    failure = error("internal_error", f"the command breaks a rule of the store: {err}")
+    failure.__cause__ = err
+    return failure

@@ -1,0 +1,38 @@
+"""P7: what an idle agent costs with its stream open: resident and private memory, CPU.
+
+`python -m tests.bench.idle_agent [SECONDS]` prints JSON. The floor is a bare grpc.aio client that imports nothing
+of ours and holds one stream open over the same TLS.
+"""
+
+import json
+import sys
+import time
+from typing import Any
+
+import psutil
+
+from .bed import Bed, bed
+
+
+def cost(pid: int, seconds: float) -> dict[str, float]:
+    process = psutil.Process(pid)
+    time.sleep(2)
+    before, t0 = sum(process.cpu_times()[:2]), time.monotonic()
+    time.sleep(seconds)
+    used = sum(process.cpu_times()[:2]) - before
+    memory = process.memory_full_info()
+    return {
+        "rss_mib": round(memory.rss / 2**20, 1),
+        "private_mib": round(memory.uss / 2**20, 1),
+        "cpu_percent": round(100 * used / (time.monotonic() - t0), 3),
+    }
+
+
+def measure(house: Bed, seconds: float = 30) -> dict[str, Any]:
+    """Of an agent that has taken no task since its start, and of its control plane."""
+    return {"p7_idle_agent": cost(house.agent_pid("node-0"), seconds), "seconds": seconds}
+
+
+if __name__ == "__main__":
+    with bed() as house:
+        print(json.dumps(measure(house, float(sys.argv[1]) if len(sys.argv) > 1 else 30), indent=2))

@@ -1,0 +1,172 @@
+"""The kernel without a store: rows in dictionaries, decisions applied by hand."""
+
+import itertools
+from typing import Any
+
+from hostler.base.errors import HostlerError
+from hostler.catalog.policy import policy_digest
+from hostler.control.kernel.commands import Command
+from hostler.control.kernel.decide import decide
+from hostler.control.kernel.model import KEYED, KEYS, Decision, Settings
+from hostler.control.kernel.rows import (
+    CatalogRow,
+    CertificateRow,
+    CursorRow,
+    DefinitionRow,
+    EventRow,
+    NodeRow,
+    OperationRow,
+    Row,
+    StepRow,
+    TaskRow,
+)
+from hostler.wire.task import Policy
+from support.builders import definition
+from support.control import CountingIds
+from support.keys import NOW
+
+FINAL = ("succeeded", "failed", "canceled")
+
+
+class MemoryView:
+    """Implements `kernel.model.View`."""
+
+    def __init__(self) -> None:
+        self.rows: dict[type[Row], dict[Any, Row]] = {type_: {} for type_ in KEYED}
+
+    def put(self, row: Row) -> None:
+        self.rows[type(row)][KEYS[type(row)](row)] = row
+
+    def get(self, type_: Any, key: Any) -> Any:
+        return self.rows[type_].get(key)
+
+    def _where(self, type_: Any, **wanted: Any) -> list[Any]:
+        return [
+            row
+            for row in self.rows[type_].values()
+            if all(getattr(row, name) == value for name, value in wanted.items())
+        ]
+
+    def nodes_of(self, org_id: str, project_id: str) -> list[NodeRow]:
+        return self._where(NodeRow, org_id=org_id, project_id=project_id)
+
+    def nodes_named(self, name: str) -> list[NodeRow]:
+        return self._where(NodeRow, name=name)
+
+    def connected_nodes(self) -> list[NodeRow]:
+        return self._where(NodeRow, connection="connected")
+
+    def certificates_of(self, node_id: str) -> list[CertificateRow]:
+        return self._where(CertificateRow, node_id=node_id)
+
+    def operation_by_key(self, org_id: str, project_id: str, idempotency_key: str) -> OperationRow | None:
+        wanted = {"org_id": org_id, "project_id": project_id, "idempotency_key": idempotency_key}
+        return next(iter(self._where(OperationRow, **wanted)), None)
+
+    def tasks_of(self, operation_id: str) -> list[TaskRow]:
+        return self._where(TaskRow, operation_id=operation_id, child_cluster="")
+
+    def open_tasks_on(self, node_id: str) -> list[TaskRow]:
+        return self._where(TaskRow, node_id=node_id, finished_at_ms=0, child_cluster="")
+
+    def overdue_tasks(self, now_ms: int, limit: int) -> list[TaskRow]:
+        return [task for task in self._where(TaskRow, child_cluster="") if self._overdue(task, now_ms)][:limit]
+
+    def _overdue(self, task: TaskRow, now_ms: int) -> bool:
+        cursor, node = self.get(CursorRow, task.node_id), self.get(NodeRow, task.node_id)
+        if task.state not in ("queued", "assigned") or 0 < task.sequence <= cursor.accepted_sequence:
+            return False
+        late = self.get(OperationRow, task.operation_id).deadline_ms <= now_ms
+        return late or (node.connection == "connected" and task.sequence > 0 and task.expires_at_ms <= now_ms)
+
+    def unanswered_cancels(self, now_ms: int, limit: int) -> list[TaskRow]:
+        return []
+
+    def steps_of(self, task_id: str, attempt_number: int) -> list[StepRow]:
+        return self._where(StepRow, task_id=task_id, attempt_number=attempt_number)
+
+    def current_catalog(self) -> CatalogRow | None:
+        return max(self.rows[CatalogRow].values(), key=lambda row: row.version, default=None)  # type: ignore[attr-defined]
+
+
+class Bench:
+    """One control plane's kernel: a view, a clock, ids, and everything that was decided."""
+
+    def __init__(self, policy: Policy | None = None, **settings: Any) -> None:
+        policy = policy or Policy()
+        self.settings = Settings(policy=policy, policy_digest=policy_digest(policy), **settings)
+        self.view = MemoryView()
+        self.ids = CountingIds()
+        self.now = NOW
+        self.events: list[EventRow] = []
+        self.orders: list[Any] = []
+        self._names = itertools.count(1)
+        self.define(definition())
+
+    def define(self, document: Any, state: str = "active") -> None:
+        self.view.put(
+            DefinitionRow(
+                ref=document.ref,
+                operation_type=document.type,
+                version=document.version,
+                backend_type=document.backend_type,
+                digest=document.digest(),
+                document=document.canonical().decode(),
+                total_steps=len(document.steps),
+                state=state,
+                catalog_version=1,
+                registered_at_ms=NOW,
+            )
+        )
+
+    def node(self, *, connected: bool = True, org: str = "acme", project: str = "train", **more: Any) -> NodeRow:
+        number = next(self._names)
+        row = NodeRow(
+            **{
+                "node_id": f"nod_{number}",
+                "name": f"gpu-{number}",
+                "org_id": org,
+                "project_id": project,
+                "public_key": b"key",
+                "thumbprint": "f" * 64,
+                "labels": "{}",
+                "enrolled_at_ms": NOW,
+                "connection": "connected" if connected else "lost",
+                "session_id": "s1",
+                **more,
+            }
+        )
+        self.view.put(row)
+        self.view.put(CursorRow(node_id=row.node_id))
+        return row
+
+    def decide(self, command: Command) -> Decision:
+        """Decides and applies."""
+        decision = decide(self.view, command, self.now, self.ids, self.settings)
+        for group in (decision.inserts, decision.updates):
+            for rows in group.values():
+                for row in rows:
+                    self.view.put(row)
+        self.events += decision.events
+        self.orders += decision.orders
+        return decision
+
+    def run(self, command: Command) -> Any:
+        """The answer, or the refusal raised."""
+        decision = self.decide(command)
+        if decision.refusal is not None:
+            raise decision.refusal
+        return decision.result
+
+    def refusal(self, command: Command) -> HostlerError:
+        decision = self.decide(command)
+        assert decision.refusal is not None
+        return decision.refusal
+
+    def operation(self, operation_id: str) -> OperationRow:
+        row = self.view.get(OperationRow, operation_id)
+        assert isinstance(row, OperationRow)
+        return row
+
+    def tasks(self, operation_id: str) -> list[TaskRow]:
+        return self.view.tasks_of(operation_id)
