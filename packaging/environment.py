@@ -95,8 +95,7 @@ def apt_install(packages: list[str]) -> bool:
     quiet = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
     steps = [[*quiet, "update"], [*quiet, "install", "-y", "--no-install-recommends", *packages]]
     return all(
-        subprocess.run(step, check=False, env=environment, stdout=subprocess.DEVNULL).returncode == 0
-        for step in steps
+        subprocess.run(step, check=False, env=environment, stdout=subprocess.DEVNULL).returncode == 0 for step in steps
     )
 
 

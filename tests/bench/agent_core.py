@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import structlog
+from hostler.base import logs
 
 from hostler.agent.admission.admit import admit
 from hostler.agent.admission.authority import LocalAuthority
@@ -52,7 +52,7 @@ def _install() -> None:
 
 
 async def main() -> dict[str, Any]:
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    logs.set_up("json", "error")
     _install()
     keys = Keys()
     step = StepTemplate(id="say", kind=fake_kind.NAME, params={"word": "${inputs.word}"})

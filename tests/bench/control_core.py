@@ -22,7 +22,7 @@ from hostler.control.kernel.commands import FoldReports, NodeHello, TargetSelect
 from hostler.wire.node import Hello
 from hostler.wire.report import Body, Report
 from hostler.wire.task import TaskSpec
-from support.control import Fleet, FakeNode, fleet_in, submit
+from support.control import FakeNode, Fleet, fleet_in, submit
 
 NODES, REPLICAS, SUBMITS = 500, 2, 1000
 _IN_FLIGHT = 256

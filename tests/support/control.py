@@ -186,9 +186,7 @@ class Fleet:
                 return [*bodies, task_report(spec, TaskStatus.FAILED, at_ms=self.clock.now, **end)]
         return [*bodies, task_report(spec, TaskStatus.SUCCEEDED, at_ms=self.clock.now)]
 
-    def step_end(
-        self, node: FakeNode, spec: TaskSpec, index: int, status: StepStatus, **more: Any
-    ) -> StepReport:
+    def step_end(self, node: FakeNode, spec: TaskSpec, index: int, status: StepStatus, **more: Any) -> StepReport:
         """A step's end with a receipt of the length a real one has; nobody here looks into it."""
         node.chain += 1
         receipt = f"receipt {node.node_id} {node.chain} {spec.attempt_uid} {index} ".encode().ljust(1700, b".")

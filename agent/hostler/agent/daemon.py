@@ -16,7 +16,6 @@ from pathlib import Path
 
 import grpc.aio
 import msgspec
-import structlog
 
 from hostler.agent import capabilities, systemd
 from hostler.agent.admission.view import AdmissionView
@@ -24,7 +23,6 @@ from hostler.agent.config import AgentConfig
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.lifecycle import identity
-from hostler.agent.lifecycle.enroll import agent_version
 from hostler.agent.lifecycle.renew import Renewal
 from hostler.agent.lifecycle.trust import Trusted
 from hostler.agent.pipeline import Pipeline
@@ -35,9 +33,11 @@ from hostler.agent.session.inbox import Inbox
 from hostler.agent.session.outgoing import Outgoing
 from hostler.agent.session.session import Session
 from hostler.base.clock import SystemClock
+from hostler.base.logs import get_logger
+from hostler.base.version import __version__
 from hostler.wire.node import Heartbeat, Hello
 
-_log = structlog.get_logger("hostler.agent.daemon")
+_log = get_logger("hostler.agent.daemon")
 _HOUSEKEEPING_S = 15.0
 
 
@@ -59,6 +59,7 @@ class Daemon:
             spool=config.state / "spool",
             parallel=config.parallel_tasks,
             fetch=config.fetch,
+            adopt_orphans=True,
         )
         self._build()
 
@@ -101,12 +102,11 @@ class Daemon:
 
     async def run(self) -> None:
         await self.trusted.load()
-        self.host.execute.adopt_orphans()
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        _log.info("agent.started", node_id=self.me.node_id, version=agent_version())
+        _log.info("agent.started", node_id=self.me.node_id, version=__version__)
         systemd.notify("READY=1")
         async with asyncio.TaskGroup() as group:
             running = [
@@ -143,7 +143,7 @@ class Daemon:
     def _write_status(self) -> None:
         status = {
             "node_id": self.me.node_id,
-            "version": agent_version(),
+            "version": __version__,
             "pid": os.getpid(),
             "at_ms": self.clock.now_ms(),
             "session": self.session.state,
@@ -190,7 +190,7 @@ class Daemon:
 
     def _hello(self) -> Hello:
         return Hello(
-            agent_version=agent_version(),
+            agent_version=__version__,
             boot_id=capabilities.boot_id(),
             keyset_version=self.trusted.store.keyset.version,
             catalog_version=self.trusted.catalog_version,

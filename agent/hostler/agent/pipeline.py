@@ -8,8 +8,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import structlog
-
 from hostler.agent.admission.admit import admit
 from hostler.agent.admission.verdict import Admitted, AdmittedCancel, Refusal, Replayed
 from hostler.agent.admission.view import AdmissionView
@@ -21,9 +19,10 @@ from hostler.agent.session.inbox import Inbox
 from hostler.base.clock import Clock
 from hostler.base.envelope import Envelope
 from hostler.base.errors import HostlerError
+from hostler.base.logs import get_logger
 from hostler.wire.node import CatalogUpdate, Tasks
 
-_log = structlog.get_logger("hostler.agent.pipeline")
+_log = get_logger("hostler.agent.pipeline")
 
 
 class Pipeline:

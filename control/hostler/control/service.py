@@ -2,14 +2,14 @@
 
 import asyncio
 import signal
-from importlib.metadata import version
 from typing import Any
 
-import structlog
 import uvicorn
 
 from hostler.base.clock import SystemClock
 from hostler.base.errors import error
+from hostler.base.logs import get_logger
+from hostler.base.version import __version__
 from hostler.control.api.app import make_app
 from hostler.control.api.bundles import Bundles
 from hostler.control.api.call import Parts
@@ -27,7 +27,7 @@ from hostler.control.rpc.progress import ProgressBoard
 from hostler.control.rpc.server import enrolment_server, node_server
 from hostler.pki.authority import Authority
 
-_log = structlog.get_logger("hostler.control.service")
+_log = get_logger("hostler.control.service")
 _GRACE_S = 2.0
 
 
@@ -119,7 +119,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys) -> None:
 def _http_server(config: ControlConfig, parts: Parts) -> _Http:
     host, port = split(config.http_listen)
     settings = uvicorn.Config(
-        make_app(parts, version("hostler")),
+        make_app(parts, __version__),
         host=host,
         port=port,
         http="httptools",

@@ -8,15 +8,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from hostler.base.errors import error
 from hostler.pki.keys import FileSigner, PublicKey
-from hostler.pki.x509 import control_dns_name, from_ms, spiffe_id, to_pem
+from hostler.pki.names import control_dns_name, spiffe_id
+from hostler.pki.x509 import from_ms, to_pem
 
 NODE_LIFETIME_S = 24 * 3600
 CONTROL_LIFETIME_S = 365 * 24 * 3600
 CA_LIFETIME_S = 10 * 365 * 24 * 3600
 _BACKDATED_MS = 60_000  # a node's clock may be a little behind ours
-_NO_USE = dict.fromkeys(
-    ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False
-) | {"encipher_only": False, "decipher_only": False}
+_NO_USE = dict.fromkeys(("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False) | {
+    "encipher_only": False,
+    "decipher_only": False,
+}
 
 
 def make_ca(signer: FileSigner, trust_domain: str, now_ms: int) -> bytes:
@@ -51,9 +53,7 @@ class Authority:
         self._ca_pem = ca_pem
         self._trust_domain = trust_domain
 
-    def issue_node(
-        self, node_id: str, key: PublicKey, now_ms: int, lifetime_s: int = NODE_LIFETIME_S
-    ) -> bytes:
+    def issue_node(self, node_id: str, key: PublicKey, now_ms: int, lifetime_s: int = NODE_LIFETIME_S) -> bytes:
         """Certificate chain (PEM, leaf first) that may only be a TLS client."""
         names: list[x509.GeneralName] = [self._uri("node", node_id)]
         return self._issue(node_id, key, names, ExtendedKeyUsageOID.CLIENT_AUTH, now_ms, lifetime_s)
@@ -88,9 +88,7 @@ class Authority:
             )
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(ca_key_id), critical=False
-            )
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(ca_key_id), critical=False)
             .sign(self._signer.private_key, hashes.SHA256())
         )
         return to_pem(certificate) + self._ca_pem

@@ -11,10 +11,10 @@ from hostler.pki import dsse
 from hostler.pki.authority import Authority, make_ca
 from hostler.pki.keys import FileSigner, new_ed25519, new_p256
 from hostler.pki.keyset import KeyRole, Keyset, RoleKeys, encode_key, keyset_payload, parse_keyset
+from hostler.pki.names import spiffe_id
 from hostler.pki.storage import read_private, read_public, write_private, write_public
 from hostler.pki.trust import TrustState
 from hostler.pki.trust_files import load_trust, save_trust
-from hostler.pki.x509 import spiffe_id
 
 KEYSET_LIFETIME_MS = 365 * 86_400_000
 _ONLINE = ("dispatch.key", "ca.key", "server.key")
@@ -46,9 +46,7 @@ def init(
     roots = [new_ed25519() for _ in range(root_count)]
     catalog, dispatch, ca_key, server_key = new_ed25519(), new_ed25519(), new_p256(), new_p256()
     ca_pem = make_ca(ca_key, trust_domain, now_ms)
-    chain = Authority(ca_key, ca_pem, trust_domain).issue_control(
-        cluster_id, server_key.public, hosts, now_ms
-    )
+    chain = Authority(ca_key, ca_pem, trust_domain).issue_control(cluster_id, server_key.public, hosts, now_ms)
     keyset = _first_keyset(trust_domain, now_ms, roots, root_threshold, catalog, dispatch, ca_key, ca_pem)
     signed = sign_keyset(keyset, roots)
     private = {f"root/root-{number}.key": signer for number, signer in enumerate(roots, start=1)}
@@ -115,9 +113,7 @@ def next_keyset(current: bytes, roots: list[FileSigner], now_ms: int, **changes:
     """The successor of `current` (DSSE JSON): one version up, fresh for another year, `changes` applied."""
     keyset = parse_keyset(dsse.from_json(current).payload)
     times = {"issued_ms": now_ms, "expires_ms": now_ms + KEYSET_LIFETIME_MS}
-    return sign_keyset(
-        msgspec.structs.replace(keyset, version=keyset.version + 1, **(times | changes)), roots
-    )
+    return sign_keyset(msgspec.structs.replace(keyset, version=keyset.version + 1, **(times | changes)), roots)
 
 
 def load_signer(path: Path) -> FileSigner:

@@ -88,8 +88,6 @@ def _check_role(keyset: Keyset, name: str, role: RoleKeys) -> None:
         raise error("keyset_untrusted", f"the keyset has an unknown role {name!r}")
     missing = [keyid for keyid in role.keyids if keyid not in keyset.keys]
     if missing:
-        raise error(
-            "keyset_untrusted", f"role {name} names key {missing[0][:16]}, which is not in the keyset"
-        )
+        raise error("keyset_untrusted", f"role {name} names key {missing[0][:16]}, which is not in the keyset")
     if not 1 <= role.threshold <= len(set(role.keyids)):
         raise error("keyset_untrusted", f"role {name} asks for {role.threshold} of {len(role.keyids)} keys")

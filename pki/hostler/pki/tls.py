@@ -2,22 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from hostler.pki.x509 import control_dns_name
+from hostler.pki.names import control_dns_name
 
 if TYPE_CHECKING:
     import grpc
 
 
-def server_credentials(
-    key_pem: bytes, chain_pem: bytes, ca_pems: tuple[str, ...]
-) -> "grpc.ServerCredentials":
+def server_credentials(key_pem: bytes, chain_pem: bytes, ca_pems: tuple[str, ...]) -> "grpc.ServerCredentials":
     """Mutual TLS: a client without a certificate by one of the CAs does not get through the handshake."""
     import grpc
 
     roots = "".join(ca_pems).encode()
-    return grpc.ssl_server_credentials(
-        [(key_pem, chain_pem)], root_certificates=roots, require_client_auth=True
-    )
+    return grpc.ssl_server_credentials([(key_pem, chain_pem)], root_certificates=roots, require_client_auth=True)
 
 
 def enrolment_credentials(key_pem: bytes, chain_pem: bytes) -> "grpc.ServerCredentials":

@@ -4,7 +4,6 @@ Imports `cryptography.x509`, so an idle agent loads it only when it renews.
 """
 
 import datetime
-import re
 from typing import Literal
 
 import msgspec
@@ -15,10 +14,8 @@ from cryptography.x509.oid import NameOID
 
 from hostler.base.errors import error
 from hostler.pki.keys import FileSigner, PublicKey
+from hostler.pki.names import SPIFFE
 
-_SPIFFE = re.compile(
-    r"spiffe://([a-z0-9][a-z0-9.-]{0,252})/(node|control)/([A-Za-z0-9][A-Za-z0-9._-]{0,127})", re.ASCII
-)
 _DER, _PEM = serialization.Encoding.DER, serialization.Encoding.PEM
 _SPKI = serialization.PublicFormat.SubjectPublicKeyInfo
 
@@ -33,19 +30,6 @@ class PeerIdentity(msgspec.Struct, frozen=True, kw_only=True):
     serial: str
     not_before_ms: int
     not_after_ms: int
-
-
-def spiffe_id(trust_domain: str, role: str, name: str) -> str:
-    """Raises `invalid_config` for names that make no valid id."""
-    uri = f"spiffe://{trust_domain}/{role}/{name}"
-    if _SPIFFE.fullmatch(uri) is None:
-        raise error("invalid_config", f"{uri!r} is no valid identity")
-    return uri
-
-
-def control_dns_name(trust_domain: str) -> str:
-    """The name agents expect; no node certificate carries it."""
-    return f"control.{trust_domain}"
 
 
 def make_csr(signer: FileSigner, name: str) -> bytes:
@@ -85,7 +69,7 @@ def read_identity(pem: bytes) -> PeerIdentity:
         spki = certificate.public_key().public_bytes(_DER, _SPKI)
     except (ValueError, x509.ExtensionNotFound) as err:
         raise error("certificate_invalid", "the certificate carries no identity of ours") from err
-    match = _SPIFFE.fullmatch(uris[0]) if len(uris) == 1 else None
+    match = SPIFFE.fullmatch(uris[0]) if len(uris) == 1 else None
     if match is None:
         raise error("certificate_invalid", "the certificate carries no single SPIFFE identity")
     return PeerIdentity(

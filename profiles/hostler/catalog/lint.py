@@ -24,9 +24,7 @@ INTERPRETERS = frozenset(
     expect watch parallel at batch tee dd
     """.split()  # noqa: SIM905 - a list of words reads better
 )
-LOADER_VARIABLES = frozenset(
-    {"LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONSTARTUP", "BASH_ENV", "ENV", "IFS"}
-)
+LOADER_VARIABLES = frozenset({"LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONSTARTUP", "BASH_ENV", "ENV", "IFS"})
 # Folders whose files run by themselves: writing there is code execution by another name (J2).
 AUTO_EXECUTED = tuple(
     """
@@ -66,9 +64,7 @@ def _found(source: Source, pointer: str, rule: str, message: str, hint: str = ""
 
 def _duplicates(profiles: Profiles) -> Iterator[Finding]:
     seen: set[str] = set()
-    named = [(d.ref, s) for d, s in profiles.definitions] + [
-        (f"command {c.id}", s) for c, s in profiles.commands
-    ]
+    named = [(d.ref, s) for d, s in profiles.definitions] + [(f"command {c.id}", s) for c, s in profiles.commands]
     for name, source in named:
         if name in seen:
             yield _found(source, "", "unique", f"{name} is defined twice")
@@ -81,22 +77,15 @@ def _definition(definition: Definition, source: Source) -> Iterator[Finding]:
         yield _found(source, "/inputs", "inputs-schema", reason)
     if not definition.capabilities:
         hint = "say at least which platform it needs, such as 'os.kernel: linux'"
-        yield _found(
-            source, "/capabilities", "capabilities", "no capability requirement is named (OP-05)", hint
-        )
+        yield _found(source, "/capabilities", "capabilities", "no capability requirement is named (OP-05)", hint)
     if not definition.steps:
         yield _found(source, "/steps", "steps", "a definition needs at least one step")
     ids = [step.id for step in definition.steps]
     for index, step_id in enumerate(ids):
         if step_id in ids[:index]:
             yield _found(source, f"/steps/{index}/id", "step-id", f"step id {step_id!r} stands twice")
-    if (
-        any(KINDS[s.kind].destructive for s in definition.steps if s.kind in KINDS)
-        and not definition.destructive
-    ):
-        yield _found(
-            source, "/destructive", "destructive", "a step is destructive, so the definition must say so"
-        )
+    if any(KINDS[s.kind].destructive for s in definition.steps if s.kind in KINDS) and not definition.destructive:
+        yield _found(source, "/destructive", "destructive", "a step is destructive, so the definition must say so")
 
 
 def _step(
@@ -108,13 +97,9 @@ def _step(
 ) -> Iterator[Finding]:
     at = f"/steps/{index}"
     if step.kind not in KINDS:
-        hint = (
-            "use command.exec_allowlisted with a command profile" if step.kind.startswith("command.") else ""
-        )
+        hint = "use command.exec_allowlisted with a command profile" if step.kind.startswith("command.") else ""
         hint = hint or f"the kinds are {', '.join(sorted(KINDS))}"
-        yield _found(
-            source, f"{at}/kind", "step-kind", f"there is no step kind {step.kind!r} (OP-11, SK-18)", hint
-        )
+        yield _found(source, f"{at}/kind", "step-kind", f"there is no step kind {step.kind!r} (OP-11, SK-18)", hint)
         return
     yield from _bindings(definition, index, step, source)
     yield from _params(step, source, at)
@@ -186,28 +171,18 @@ def _any_valid(type_: Any) -> Any:
     return None
 
 
-def _exec(
-    step: StepTemplate, source: Source, at: str, commands: Mapping[str, CommandProfile]
-) -> Iterator[Finding]:
+def _exec(step: StepTemplate, source: Source, at: str, commands: Mapping[str, CommandProfile]) -> Iterator[Finding]:
     name = step.params.get("profile")
     if not isinstance(name, str) or reference(name):
-        yield _found(
-            source, f"{at}/params/profile", "command-profile", "the command profile must be named outright"
-        )
+        yield _found(source, f"{at}/params/profile", "command-profile", "the command profile must be named outright")
     elif name not in commands:
-        yield _found(
-            source, f"{at}/params/profile", "command-profile", f"there is no command profile {name!r}"
-        )
+        yield _found(source, f"{at}/params/profile", "command-profile", f"there is no command profile {name!r}")
     else:
         given, wanted = set(step.params.get("args", {})), set(placeholders(commands[name]))
         for missing in sorted(wanted - given):
-            yield _found(
-                source, f"{at}/params", "command-args", f"argument {missing!r} of {name} is not given"
-            )
+            yield _found(source, f"{at}/params", "command-args", f"argument {missing!r} of {name} is not given")
         for extra in sorted(given - wanted):
-            yield _found(
-                source, f"{at}/params/args/{extra}", "command-args", f"{name} takes no argument {extra!r}"
-            )
+            yield _found(source, f"{at}/params/args/{extra}", "command-args", f"{name} takes no argument {extra!r}")
 
 
 def _command(profile: CommandProfile, source: Source) -> Iterator[Finding]:

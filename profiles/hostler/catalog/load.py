@@ -52,10 +52,7 @@ def parse(data: bytes, file: str) -> Source:
         raise error("invalid_yaml", f"{file} is larger than {MAX_BYTES} bytes")
     try:
         text = data.decode()
-        if any(
-            isinstance(token, yaml.AnchorToken | yaml.AliasToken)
-            for token in yaml.scan(text, yaml.CSafeLoader)
-        ):
+        if any(isinstance(token, yaml.AnchorToken | yaml.AliasToken) for token in yaml.scan(text, yaml.CSafeLoader)):
             raise error("invalid_yaml", f"{file} uses anchors or aliases, which profiles do not have")
         node = yaml.compose(text, Loader=yaml.CSafeLoader)
     except UnicodeDecodeError as err:
@@ -83,9 +80,7 @@ def _build(node: Any, pointer: str, file: str, lines: Lines, depth: int) -> Any:
     if isinstance(node, yaml.SequenceNode):
         return [_build(n, f"{pointer}/{i}", file, lines, depth + 1) for i, n in enumerate(node.value)]
     if node.tag.rpartition(":")[2] not in _SCALARS:
-        raise error(
-            "invalid_yaml", f"{file}, line {line}: {node.tag} values are not accepted, quote the text"
-        )
+        raise error("invalid_yaml", f"{file}, line {line}: {node.tag} values are not accepted, quote the text")
     return yaml.constructor.SafeConstructor().construct_object(node)
 
 

@@ -94,8 +94,7 @@ def open_catalog(
         raise error("catalog_stale", f"catalog {manifest.version} has expired")
     by_digest = {sha256_hex(document): document for document in documents}
     definitions = {
-        ref: definition_from(_document(by_digest, digest, ref), ref)
-        for ref, digest in manifest.definitions.items()
+        ref: definition_from(_document(by_digest, digest, ref), ref) for ref, digest in manifest.definitions.items()
     }
     commands = {
         name: command_profile_from(_document(by_digest, digest, name), name)
@@ -125,9 +124,7 @@ def _check_names(definitions: Mapping[str, Definition], commands: Mapping[str, C
         for step in definition.steps:
             profile = step.params.get("profile") if step.kind == "command.exec_allowlisted" else None
             if profile is not None and profile not in commands:
-                raise error(
-                    "catalog_mismatch", f"{ref} uses command profile {profile}, which is not in the catalog"
-                )
+                raise error("catalog_mismatch", f"{ref} uses command profile {profile}, which is not in the catalog")
     for name, profile in commands.items():
         if profile.id != name:
             raise error("catalog_mismatch", f"the catalog files command profile {profile.id} under {name}")

@@ -27,9 +27,7 @@ def merge(parent: Policy, child: PolicyOverlay) -> Policy:
         enabled=parent.enabled and child.enabled is not False,
         max_concurrency=_tighter(parent.max_concurrency, child.max_concurrency),
         timeout_seconds=_tighter(parent.timeout_seconds, child.timeout_seconds),
-        allowed_artifact_sources=_both_sources(
-            parent.allowed_artifact_sources, child.allowed_artifact_sources
-        ),
+        allowed_artifact_sources=_both_sources(parent.allowed_artifact_sources, child.allowed_artifact_sources),
         allowed_target_kinds=_both(parent.allowed_target_kinds, child.allowed_target_kinds),
         require_signature_verification=parent.require_signature_verification
         or bool(child.require_signature_verification),

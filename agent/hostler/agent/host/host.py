@@ -29,6 +29,7 @@ class Host:
         spool: private directory for the records of running commands.
         parallel: how many commands may run at once.
         fetch: what the operator decided about transfers.
+        adopt_orphans: for the daemon only: every child of this process that is no helper is ended.
     """
 
     root: Path = Path("/")
@@ -38,6 +39,7 @@ class Host:
     spool: Path = Path("/var/lib/hostler/spool")
     parallel: int = 8
     fetch: FetchSettings = field(default_factory=FetchSettings)
+    adopt_orphans: bool = False
 
     def path(self, named: str) -> Path:
         """Where a path that a task names really lies. Touches nothing and promises nothing about
@@ -54,7 +56,10 @@ class Host:
     def execute(self) -> "Execute":
         from hostler.agent.host.execute import Execute
 
-        return Execute(self.spool, self.clock, self.parallel)
+        door = Execute(self.spool, self.clock, self.parallel)
+        if self.adopt_orphans:
+            door.adopt_orphans()
+        return door
 
     @cached_property
     def net(self) -> "Net":

@@ -4,19 +4,20 @@ import shutil
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from hostler.agent.lifecycle import identity
 from hostler.agent.lifecycle.grpc_errors import as_hostler_error
 from hostler.agent.lifecycle.trust import trust_path
 from hostler.base.clock import Clock
 from hostler.base.errors import error
+from hostler.base.logs import get_logger
+from hostler.base.version import __version__
 from hostler.pki import tls
 from hostler.pki.tokens import read_enrolment_token
 from hostler.pki.trust import TrustStore
 from hostler.pki.trust_files import load_trust, save_trust
 
-_log = structlog.get_logger("hostler.agent.lifecycle.enroll")
+_log = get_logger("hostler.agent.lifecycle.enroll")
 _TIMEOUT_S = 20.0
 
 
@@ -61,7 +62,7 @@ async def enroll(wanted: Enrolment, token_text: str, clock: Clock, *, again: boo
     request = node_pb2.EnrollRequest(
         token=token.text,
         csr_der=make_csr(signer, token.token_id),
-        agent_version=agent_version(),
+        agent_version=__version__,
         labels=wanted.labels,
     )
     credentials = tls.channel_credentials(store.keyset.ca_certificates)
@@ -78,9 +79,3 @@ async def enroll(wanted: Enrolment, token_text: str, clock: Clock, *, again: boo
     save_trust(trust_path(state_dir), store.state)
     _log.info("node.enrolled", node_id=made.node_id)
     return made
-
-
-def agent_version() -> str:
-    from importlib.metadata import version
-
-    return version("hostler")

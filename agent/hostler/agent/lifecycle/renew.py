@@ -9,15 +9,14 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-import structlog
-
 from hostler.agent.lifecycle import identity
 from hostler.agent.lifecycle.grpc_errors import as_hostler_error
 from hostler.base.clock import Clock, full_jitter
 from hostler.base.errors import HostlerError
+from hostler.base.logs import get_logger
 from hostler.pki.renewal import renew_at_ms
 
-_log = structlog.get_logger("hostler.agent.lifecycle.renew")
+_log = get_logger("hostler.agent.lifecycle.renew")
 _TIMEOUT_S = 20.0
 _BASE_S, _CAP_S = 5.0, 900.0
 _LONGEST_WAIT_S = 3600.0  # a machine that slept looks at its clock again

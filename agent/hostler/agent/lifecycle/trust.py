@@ -5,17 +5,16 @@ Reads what the session received, emits a new trust store or catalog; a refused u
 
 from pathlib import Path
 
-import structlog
-
 from hostler.agent.journal.journal import Journal
 from hostler.base.clock import Clock
 from hostler.base.errors import HostlerError
+from hostler.base.logs import get_logger
 from hostler.catalog.manifest import Catalog, open_catalog
 from hostler.pki.trust import TrustStore
 from hostler.pki.trust_files import load_trust, save_trust
 from hostler.wire.node import CatalogUpdate, KeysetUpdate
 
-_log = structlog.get_logger("hostler.agent.lifecycle.trust")
+_log = get_logger("hostler.agent.lifecycle.trust")
 
 
 def trust_path(state_dir: Path) -> Path:

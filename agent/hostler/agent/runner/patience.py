@@ -6,14 +6,13 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import structlog
-
 from hostler.base.clock import full_jitter
 from hostler.base.errors import HostlerError
+from hostler.base.logs import get_logger
 
 T = TypeVar("T")
 STORAGE_CODES = ("disk_full", "storage_unhealthy")
-_log = structlog.get_logger("hostler.agent.runner.patience")
+_log = get_logger("hostler.agent.runner.patience")
 
 
 async def durably(write: Callable[[], Awaitable[T]]) -> T:

@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import structlog
-
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.journal.rows import StoredTask, TaskKey
@@ -16,6 +14,7 @@ from hostler.agent.runner.task_run import TaskRun
 from hostler.agent.runner.work import Parts, StepAuthority, Work, key_of
 from hostler.base.clock import Clock
 from hostler.base.errors import HostlerError
+from hostler.base.logs import get_logger
 from hostler.catalog.manifest import Catalog
 from hostler.pki.keys import FileSigner
 from hostler.pki.trust import TrustStore
@@ -23,7 +22,7 @@ from hostler.wire.codec_node import decode_envelope
 from hostler.wire.codec_task import decode_task
 from hostler.wire.report import StepProgress, TaskReport, TaskStatus
 
-_log = structlog.get_logger("hostler.agent.runner")
+_log = get_logger("hostler.agent.runner")
 
 
 class Runner:

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import grpc
 import grpc.aio
-import structlog
 
 from hostler.agent.journal.journal import Journal
 from hostler.agent.lifecycle.grpc_errors import as_hostler_error
@@ -20,11 +19,12 @@ from hostler.agent.session.longpoll import Polling
 from hostler.agent.session.outgoing import Outgoing
 from hostler.base.clock import full_jitter
 from hostler.base.errors import HostlerError, error
+from hostler.base.logs import get_logger
 from hostler.v1 import node_pb2, node_pb2_grpc
 from hostler.wire.codec_node import agent_message, control_value
 from hostler.wire.node import CatalogUpdate, Close, Hello, KeysetUpdate, ReportAck, Tasks, Welcome
 
-_log = structlog.get_logger("hostler.agent.session")
+_log = get_logger("hostler.agent.session")
 _BASE_S, _CAP_S, _REVOKED_CAP_S = 0.2, 30.0, 300.0
 _HELD_CODES = {"revoked", "certificate_invalid"}
 _FAILURES_BEFORE_POLLING = 3

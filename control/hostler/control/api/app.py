@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
-import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,6 +13,7 @@ from starlette.routing import Route as HttpRoute
 
 from hostler.base.errors import HostlerError, error
 from hostler.base.ids import new_id
+from hostler.base.logs import get_logger
 from hostler.control.api import openapi
 from hostler.control.api.authz import permit
 from hostler.control.api.call import Call, Parts
@@ -21,7 +21,7 @@ from hostler.control.api.problems import problem
 from hostler.control.api.table import ROUTES, Route
 from hostler.control.api.web import web_routes
 
-_log = structlog.get_logger("hostler.control.api")
+_log = get_logger("hostler.control.api")
 _CORRELATION = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 Endpoint = Callable[[Request], Awaitable[Response]]
 

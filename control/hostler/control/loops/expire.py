@@ -2,12 +2,11 @@
 
 import asyncio
 
-import structlog
-
+from hostler.base.logs import get_logger
 from hostler.control.engine import Engine
 from hostler.control.kernel.commands import ExpireTasks
 
-_log = structlog.get_logger("hostler.control.loops.expire")
+_log = get_logger("hostler.control.loops.expire")
 _EVERY_S = 5.0
 
 

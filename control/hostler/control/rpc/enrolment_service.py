@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import structlog
-
 from hostler.base.clock import Clock
 from hostler.base.errors import error
+from hostler.base.logs import get_logger
 from hostler.control.engine import Engine
 from hostler.control.kernel.commands import EnrollNode, NodeEnrolled
 from hostler.control.rpc.errors import guarded
@@ -15,7 +14,7 @@ from hostler.pki.tokens import read_enrolment_token
 from hostler.pki.x509 import read_csr
 from hostler.v1 import node_pb2, node_pb2_grpc
 
-_log = structlog.get_logger("hostler.control.rpc.enrolment")
+_log = get_logger("hostler.control.rpc.enrolment")
 _TRIES_A_MINUTE = 60
 _MAX_LABELS = 64
 

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import grpc
-import structlog
 
 from hostler.base.errors import HostlerError
+from hostler.base.logs import get_logger
 
-_log = structlog.get_logger("hostler.control.rpc")
+_log = get_logger("hostler.control.rpc")
 CODE_KEY = "hostler-error-code"
 HINT_KEY = "hostler-error-hint"
 R = TypeVar("R")

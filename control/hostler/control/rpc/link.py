@@ -6,9 +6,8 @@ Delivery is at least once and in sequence order: the same stored bytes, until th
 import asyncio
 from collections.abc import AsyncIterator
 
-import structlog
-
 from hostler.base.errors import HostlerError
+from hostler.base.logs import get_logger
 from hostler.control.engine import Engine
 from hostler.control.kernel.commands import FoldReports, NodeHello, TasksAccepted
 from hostler.control.rpc.catalog_feed import CatalogFeed
@@ -30,7 +29,7 @@ from hostler.wire.node import (
     Welcome,
 )
 
-_log = structlog.get_logger("hostler.control.rpc.link")
+_log = get_logger("hostler.control.rpc.link")
 _BATCH = 256
 _RESEND_S = 30.0  # an envelope that was sent and not acknowledged for so long is sent again
 

@@ -3,11 +3,10 @@
 import asyncio
 from typing import Any
 
-import structlog
-
 from hostler.base.clock import Clock
 from hostler.base.errors import HostlerError, error
 from hostler.base.ids import new_id
+from hostler.base.logs import get_logger
 from hostler.control.engine import Engine
 from hostler.control.kernel.commands import NodeGone, RecordCertificate
 from hostler.control.rpc.catalog_feed import CatalogFeed
@@ -19,7 +18,7 @@ from hostler.pki.authority import Authority
 from hostler.pki.x509 import PeerIdentity, read_csr, read_identity
 from hostler.v1 import node_pb2, node_pb2_grpc
 
-_log = structlog.get_logger("hostler.control.rpc.node_service")
+_log = get_logger("hostler.control.rpc.node_service")
 MAX_POLL_S = 30
 _IDLE_POLLS_S = 60.0
 

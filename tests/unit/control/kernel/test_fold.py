@@ -112,7 +112,9 @@ def test_EV_02_progress_carries_at_least_what_the_contract_asks_for() -> None:
 
 def test_DM_05_a_step_row_says_what_ran_and_how_it_ended() -> None:
     bench, _, (agent,), (task,) = started()
-    report = agent.step(task, 0, "failed", error_code="health_red", resolved_profile="smi", hardware_match="nvidia.h200")
+    report = agent.step(
+        task, 0, "failed", error_code="health_red", resolved_profile="smi", hardware_match="nvidia.h200"
+    )
     agent.say(agent.step(task, 0, "running"), report)
     row = bench.view.get(StepRow, (task.task_id, 1, 0))
     assert (row.attempt_number, row.step_kind, row.resolved_profile) == (1, "file.render", "smi")
@@ -197,7 +199,13 @@ def test_I7_a_node_cannot_report_for_another_nodes_task() -> None:
 
 def _line(task) -> LogLine:
     return LogLine(
-        task_id=task.task_id, attempt_uid=task.attempt_uid, step_id="s0", step_index=0, stream="stdout", text="x", at_ms=1
+        task_id=task.task_id,
+        attempt_uid=task.attempt_uid,
+        step_id="s0",
+        step_index=0,
+        stream="stdout",
+        text="x",
+        at_ms=1,
     )
 
 

@@ -171,7 +171,11 @@ class Walk:
         assert attempts == list(range(1, expected + 1))
         if operation.status in FINAL:
             after = own[own.index(ends[-1]) + 1 :]
-            assert {event.type for event in after} <= {"task.late_result", "operation.cancel_refused", "operation.retry_refused"}
+            assert {event.type for event in after} <= {
+                "task.late_result",
+                "operation.cancel_refused",
+                "operation.retry_refused",
+            }
 
 
 @settings(max_examples=150, deadline=None)
@@ -183,7 +187,9 @@ def test_OP_08_OP_10_EV_10_hold_on_every_walk(limit, steps) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.sampled_from([TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.CANCELED]), min_size=1, max_size=6))
+@given(
+    st.lists(st.sampled_from([TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.CANCELED]), min_size=1, max_size=6)
+)
 def test_OP_10_the_operation_is_what_its_tasks_make_of_it(ends) -> None:
     bench = Bench()
     node = bench.node()

@@ -39,7 +39,13 @@ def store(tmp_path):
 def ended(task: TaskRow) -> FoldReports:
     report = TaskReport(task_id=task.task_id, attempt_uid=task.attempt_uid, status=TaskStatus.SUCCEEDED)
     line = LogLine(
-        task_id=task.task_id, attempt_uid=task.attempt_uid, step_id="s", step_index=0, stream="stdout", text="t", at_ms=1
+        task_id=task.task_id,
+        attempt_uid=task.attempt_uid,
+        step_id="s",
+        step_index=0,
+        stream="stdout",
+        text="t",
+        at_ms=1,
     )
     return FoldReports(node_id=task.node_id, reports=(Report(1, line), Report(2, report)))
 

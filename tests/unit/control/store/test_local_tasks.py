@@ -11,8 +11,8 @@ from hostler.control.store import db as store_db
 from hostler.control.store import local_tasks, queries
 from hostler.control.store.tables import STATEMENTS
 from hostler.control.store.view import StoreView
-from support.memory_view import Bench
 from support.control import submit
+from support.memory_view import Bench
 
 CONTROL = Path(__file__).resolve().parents[4] / "control/hostler/control"
 STATES = ("queued", "assigned", "running", "succeeded", "failed", "canceled")
@@ -104,7 +104,9 @@ def test_DM_15_the_readers_use_the_partial_indexes(planted, sql, index) -> None:
 
 
 def test_DM_15_both_indexes_are_partial_over_local_tasks(planted) -> None:
-    found = dict(planted[0].execute("SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql LIKE '%ON tasks%'"))
+    found = dict(
+        planted[0].execute("SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql LIKE '%ON tasks%'")
+    )
     assert set(found) == {"local_tasks_by_operation", "local_tasks_open_on_node"}
     assert all("WHERE child_cluster = ''" in sql for sql in found.values())
 
@@ -113,7 +115,9 @@ def test_DM_15_no_module_but_one_reads_the_table_of_tasks() -> None:
     raw = re.compile(r"(?i)\b(?:from|join)\s+tasks\b")
     found = [path.name for path in CONTROL.rglob("*.py") if raw.search(path.read_text())]
     assert found == ["local_tasks.py"]
-    readers = {name for name, sql in vars(local_tasks).items() if isinstance(sql, str) and raw.search(sql) and name.isupper()}
+    readers = {
+        name for name, sql in vars(local_tasks).items() if isinstance(sql, str) and raw.search(sql) and name.isupper()
+    }
     assert readers == {"SHOWN", "IDS_SHOWN"}
 
 

@@ -153,9 +153,16 @@ def test_DM_02_the_parts_of_a_definition_are_read_out_of_the_signed_document(db)
 
     bench = Bench()
     (row,) = bench.view.rows[type(bench.view.get(_definition_type(), "demo.write@v1"))].values()
-    insert(db, CatalogRow(version=1, manifest=b"m", documents="[]", commands="{}", issued_ms=1, expires_ms=2, registered_at_ms=1))
+    insert(
+        db,
+        CatalogRow(
+            version=1, manifest=b"m", documents="[]", commands="{}", issued_ms=1, expires_ms=2, registered_at_ms=1
+        ),
+    )
     insert(db, row)
-    parts = db.execute("SELECT input_schema, step_plan, artifact_constraints, capabilities FROM operation_definition_versions")
+    parts = db.execute(
+        "SELECT input_schema, step_plan, artifact_constraints, capabilities FROM operation_definition_versions"
+    )
     schema, plan, artifacts, capabilities = parts.fetchone()
     assert '"additionalProperties":false' in schema
     assert '"kind":"file.render"' in plan
