@@ -77,8 +77,8 @@ def test_P5_what_was_answered_is_stored_whole_and_nothing_is_stored_by_half(tmp_
     db.close()
 
 
-async def test_P5_after_the_kill_everything_that_was_open_still_ends(tmp_path) -> None:
-    """The store keeps no private key: a new process with new keys signs what has to be signed again."""
+async def test_P5_after_the_kill_what_no_node_had_taken_is_sent_and_ends_once(tmp_path) -> None:
+    """The store keeps no private key: the next process, with new keys here, signs again what has expired."""
     await asyncio.to_thread(killed_after, tmp_path, 40)
     from hostler.control.kernel.commands import ExpireTasks
     from support.control import FakeNode, FrozenClock, fleet_in

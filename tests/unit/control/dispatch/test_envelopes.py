@@ -54,7 +54,10 @@ class _FakeNode:
         self.open: dict[str, object] = {}
 
 
-@pytest.mark.parametrize("policy", [None, Policy(max_concurrency=3, timeout_seconds=60, allowed_target_kinds=("node",))])
+STRICT = Policy(max_concurrency=3, timeout_seconds=60, allowed_target_kinds=("node",))
+
+
+@pytest.mark.parametrize("policy", [None, STRICT])
 async def test_OP_16_a_signed_task_passes_every_gate_of_a_real_node(tmp_path, policy) -> None:
     (envelope,), seen, task = await delivered(tmp_path, policy=policy)
     verdict = admit(envelope, seen, NOW)

@@ -84,7 +84,7 @@ def test_OP_10_one_failing_node_of_three_fails_the_operation_after_the_others_su
 
 
 def test_EV_04_a_failed_operation_names_step_and_code_once() -> None:
-    bench, operation_id, (agent,), (task,) = started()
+    bench, _, (agent,), (task,) = started()
     failure = agent.task(task, "failed", error_code="digest_mismatch", error_message="no", failed_step_id="s1")
     agent.say(failure, failure)
     (event,) = [event for event in bench.events if event.type == "operation.failed"]
@@ -130,11 +130,14 @@ def test_a_receipt_is_filed_under_its_own_digest_not_the_claimed_one() -> None:
 
 def test_K2_the_same_rows_sent_again_are_folded_once() -> None:
     bench, operation_id, (agent,), (task,) = started()
-    rows = (agent.task(task, "running"), agent.step(task, 0, "succeeded"), agent.task(task, "succeeded"))
+    ends = (agent.step(task, 0, "succeeded"), agent.task(task, "succeeded"))
+    rows = (agent.task(task, "running"), _line(task), *ends)
     up_to = agent.say(*rows)
     before = (bench.operation(operation_id), len(bench.events))
     again = tuple(Report(number, body) for number, body in enumerate(rows, 1))
-    assert bench.run(FoldReports(node_id=agent.node_id, reports=again)) == up_to
+    decision = bench.decide(FoldReports(node_id=agent.node_id, reports=again))
+    assert decision.result == up_to
+    assert (decision.logs, decision.receipts, decision.updates) == ([], [], {})
     assert (bench.operation(operation_id), len(bench.events)) == before
 
 

@@ -33,7 +33,7 @@ STEPS = st.lists(
             ("submit", "report", "stale", "cancel", "retry", "hello", "gone", "revoke", "accept", "wait", "restart")
         ),
         st.integers(0, 7),
-        st.sampled_from([status for status in TaskStatus]),
+        st.sampled_from(list(TaskStatus)),
     ),
     max_size=40,
 )
