@@ -21,8 +21,20 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # figure → (path into the result, budget, is less better, unit, path into Iris's result)
 ROWS: dict[str, tuple[str, float, bool, str, str]] = {
-    "P1 submit → process starts": ("p1_submit_to_process_start_ms.p50", 6, True, "ms", "split_latency.exec_start_ms.median"),
-    "P2 submit → client sees the end": ("p2_submit_to_seen_finished_ms.p50", 10, True, "ms", "split_latency.done_ms.median"),
+    "P1 submit → process starts": (
+        "p1_submit_to_process_start_ms.p50",
+        6,
+        True,
+        "ms",
+        "split_latency.exec_start_ms.median",
+    ),
+    "P2 submit → client sees the end": (
+        "p2_submit_to_seen_finished_ms.p50",
+        10,
+        True,
+        "ms",
+        "split_latency.done_ms.median",
+    ),
     "P3 no-op tasks, one agent": ("p3_tasks_per_s.median", 500, False, "/s", "split_1job_200.tasks_per_s"),
     "P4 control plane alone, tasks": ("p4_tasks_per_s.median", 2000, False, "/s", "fake_500_1job_1000.tasks_per_s"),
     "P4 control plane alone, submits": ("p4_submits.per_s", 1000, False, "/s", "fake_500_200jobs.submit_rpc_per_s"),

@@ -94,7 +94,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys) -> None:
     cas = keys.trust.keyset.ca_certificates
     node_grpc = node_server(nodes, config.node_listen, keys.server_key_pem, keys.server_chain_pem, cas)
     enrol_grpc = enrolment_server(enrolment, config.enroll_listen, keys.server_key_pem, keys.server_chain_pem)
-    bundles = Bundles(authority, keys.trust.keyset.trust_domain, keys.keyset, clock)
+    bundles = Bundles(keys.trust.keyset.trust_domain, keys.keyset)
     parts = Parts(engine, board, Authenticator(engine.reader.principal), links, bundles)
     http = _http_server(config, parts)
     stop = asyncio.Event()

@@ -45,16 +45,16 @@ def _argument(profile: CommandProfile, name: str, args: Mapping[str, Any]) -> st
     if name not in args:
         raise error("input_schema", f"{where} is missing")
     value = args[name]
-    check_inputs(schema, value, where)
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise error("input_schema", f"{where} is neither text nor a whole number")
     text = str(value)
-    if len(text.encode(errors="surrogatepass")) > MAX_ARGUMENT_BYTES:
+    if any(unicodedata.category(character).startswith("C") for character in text):
+        raise error("input_schema", f"{where} holds a control character")
+    check_inputs(schema, value, where)
+    if len(text.encode()) > MAX_ARGUMENT_BYTES:
         raise error("input_schema", f"{where} is longer than {MAX_ARGUMENT_BYTES} bytes")
     if text.startswith("-") and not (isinstance(value, int) or schema.get("x-allow-leading-dash")):
         raise error("input_schema", f"{where} begins with a dash")
-    if any(unicodedata.category(character).startswith("C") for character in text):
-        raise error("input_schema", f"{where} holds a control character")
     if not text.isascii() and not schema.get("x-allow-unicode"):
         raise error("input_schema", f"{where} holds a character outside ASCII")
     if unicodedata.normalize("NFC", text) != text:

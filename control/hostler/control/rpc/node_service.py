@@ -133,6 +133,7 @@ async def issue(
             thumbprint=issued.thumbprint,
             not_before_ms=issued.not_before_ms,
             not_after_ms=issued.not_after_ms,
+            certificate_pem=chain.decode(),
         )
     )
     return chain

@@ -102,9 +102,9 @@ async def logs(call: Call) -> Any:
 
 async def _follow_logs(call: Call, operation: OperationView, step_id: str, after: int) -> AsyncIterator[bytes]:
     engine = call.engine
-    seen = after
     while True:
-        # the status first: lines that were stored before the end are read after it
+        # mark and status first: what is stored after them is read in the next turn
+        mark = engine.wakes.newest(operation.operation_id)
         status = await engine.reader.operation_status(operation.project_id, operation.operation_id)
         while lines := await engine.reader.log_lines(operation.operation_id, after, _BATCH, step_id):
             for line in lines:
@@ -113,8 +113,7 @@ async def _follow_logs(call: Call, operation: OperationView, step_id: str, after
         if status in FINAL:
             yield sse.event("end", {"status": status})
             return
-        seen = max(seen, after, engine.wakes.newest(operation.operation_id))
-        if not await engine.wakes.changed(operation.operation_id, seen, _QUIET_S):
+        if not await engine.wakes.changed(operation.operation_id, max(mark, after), _QUIET_S):
             yield sse.COMMENT
 
 
@@ -131,6 +130,7 @@ async def _follow_events(call: Call, operation: OperationView, after: int) -> As
     tasks = {task.task_id for task in operation.tasks}
     shown = quiet = 0
     while True:
+        mark = engine.wakes.newest(operation_id)
         status = await engine.reader.operation_status(operation.project_id, operation_id)
         while rows := await engine.reader.events(after, _BATCH, operation_id=operation_id):
             for row in rows:
@@ -147,7 +147,7 @@ async def _follow_events(call: Call, operation: OperationView, after: int) -> As
             quiet = 0
             yield sse.COMMENT
         # durable events wake at once; progress is looked at a few times a second
-        await engine.wakes.changed(operation_id, max(after, engine.wakes.newest(operation_id)), _PROGRESS_S)
+        await engine.wakes.changed(operation_id, max(mark, after), _PROGRESS_S)
 
 
 async def audit_bundle(call: Call) -> Any:
