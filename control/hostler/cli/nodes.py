@@ -29,10 +29,10 @@ def list_nodes(settings: Settings, everything: bool, output: str) -> None:
         print_json(items)
         return
     rows = [
-        (n["name"], n["node_id"], n["state"], n.get("agent_version", ""), n.get("project_id", ""), _ago(n))
+        (n["name"], n["node_id"], _state(n), n["agent_version"], n["project_id"], n["storage"], _ago(n))
         for n in items
     ]
-    table(("NAME", "NODE", "STATE", "AGENT", "PROJECT", "LAST SEEN"), rows)
+    table(("NAME", "NODE", "STATE", "AGENT", "PROJECT", "STORAGE", "LAST SEEN"), rows)
 
 
 @command.command()
@@ -94,6 +94,11 @@ def revoke(settings: Settings, node: str) -> None:
     """Revoke a node: its streams are closed and its certificate is refused from now on."""
     Client(settings).call("POST", f"/api/v1/admin/nodes/{node}/revoke")
     click.echo(f"revoked {node}")
+
+
+def _state(node: dict[str, Any]) -> str:
+    """What was decided about the node where that matters, else how its connection stands."""
+    return str(node["connection"] if node["state"] == "active" else node["state"])
 
 
 def _ago(node: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from hostler.base.errors import HostlerError
 F = TypeVar("F", bound=Callable[..., Any])
 
 EXIT_REFUSED, EXIT_USAGE, EXIT_UNREACHABLE = 1, 2, 3
+_PIPE_WIDTH = 1000
 _USAGE_CODES = {"invalid_config", "invalid_yaml"}
 
 
@@ -37,10 +38,11 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(soft_wrap=not sys.stdout.isatty())
+    # a pipe has no width: nothing is cut off for programs that read the table
+    console = Console() if sys.stdout.isatty() else Console(width=_PIPE_WIDTH)
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
-        grid.add_column(heading, no_wrap=True)
+        grid.add_column(heading, overflow="fold")
     for row in rows:
         grid.add_row(*(styled(cell) for cell in row))
     console.print(grid)

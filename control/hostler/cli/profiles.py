@@ -106,7 +106,7 @@ def list_definitions(settings: Settings, output: str) -> None:
     if output == "json":
         print_json(items)
         return
-    rows = [(i["ref"], i["state"], i["backend_type"], i["description"]) for i in items]
+    rows = [(i["ref"], i["state"], i["backend_type"], i["document"]["description"]) for i in items]
     table(("DEFINITION", "STATE", "BACKEND", "DESCRIPTION"), rows)
 
 

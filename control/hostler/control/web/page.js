@@ -27,7 +27,7 @@ async function refresh() {
   const [nodes, operations] = await Promise.all([api(`${base}/nodes`), api(`${base}/operations?page_size=50`)]);
   table("nodes", ["Name", "State", "Agent", "Id"], nodes.items.map((node) => {
     const row = document.createElement("tr");
-    row.append(cell(node.name), cell(node.state, node.state), cell(node.agent_version), cell(node.node_id));
+    row.append(cell(node.name), cell(node.connection, node.connection), cell(node.agent_version), cell(node.node_id));
     return row;
   }));
   table("operations", ["Operation", "Definition", "Status", "Error"], operations.items.map((operation) => {
