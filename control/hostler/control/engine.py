@@ -6,6 +6,7 @@
 Everything a command needs and changes happens between one BEGIN and one COMMIT, in one thread.
 """
 
+import os
 import secrets
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +33,7 @@ from hostler.control.kernel.rows import (
     TaskRow,
 )
 from hostler.control.store.apply import Applier
-from hostler.control.store.db import open_writer
+from hostler.control.store.db import hold, open_writer
 from hostler.control.store.reader import Reader
 from hostler.control.store.view import StoreView
 from hostler.control.store.writer import Done, Writer
@@ -81,7 +82,12 @@ class Engine:
         self._signer = signer
         self._ids = ids
         self._settings = msgspec.structs.replace(settings, policy_digest=policy_digest(settings.policy))
-        self._db = open_writer(store_path)
+        self._held = hold(store_path)
+        try:
+            self._db = open_writer(store_path)
+        except HostlerError:
+            os.close(self._held)
+            raise
         self._view = StoreView(self._db)
         self._applier = Applier(self._db, self._view)
         self._epoch = self._meta(EPOCH, "1")
@@ -128,6 +134,7 @@ class Engine:
         await self._writer.close()
         await self.reader.close()
         self._db.close()
+        os.close(self._held)
 
     @property
     def health(self) -> str:

@@ -8,6 +8,7 @@ One TaskGroup; every loop:
 | gRPC node server | agents' sessions | accepted tasks, reports; stored envelopes down |
 | gRPC enrolment server | tokens and signing requests | identities |
 | `loops.expire` | the clock | tasks that nobody came for, ended |
+| `loops.liveness` | the clock | sessions of silent nodes, and of expired certificates, closed |
 
 If one of them ends by an error, the process ends.
 """
@@ -15,10 +16,16 @@ If one of them ends by an error, the process ends.
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hostler.base.errors import HostlerError, error
+
+if TYPE_CHECKING:
+    from hostler.control.engine import Engine
+    from hostler.control.kernel.commands import Actor
+    from hostler.control.store.records import Principal
 
 DEFAULT_CONFIG = Path("/etc/hostler-control/control.toml")
 EXIT_REFUSED, EXIT_USAGE = 1, 2
@@ -44,33 +51,44 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(name: str, function: object, summary: str) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=summary, description=summary)
-        command.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="control.toml [%(default)s]")
-        command.set_defaults(run=function)
-        return command
-
-    add("init", _init, "Check keys and configuration, and make the store.")
-    add("serve", _serve, "Run the control plane until it is told to stop.")
-    add("config", _config, "Every configuration value and where it comes from.")
-    principal = add("add-principal", _add_principal, "Make a principal while the control plane is not running.")
-    principal.add_argument("name")
-    principal.add_argument("--role", required=True, choices=ROLES)
-    principal.add_argument("--org", default="", help="tenant the role is limited to")
-    principal.add_argument("--project", default="", help="project the role is limited to")
-    principal.add_argument("--valid-days", type=int, default=365)
-    principal.add_argument("--token-out", type=Path, required=True, help="file for the bearer token, mode 0600")
+    _command(commands, "init", _init, "Check keys and configuration, and make the store.")
+    _command(commands, "serve", _serve, "Run the control plane until it is told to stop.")
+    _command(commands, "config", _config, "Every configuration value and where it comes from.")
+    _principals(commands)
     return parser
+
+
+def _principals(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    summary = "Who may call the API; works on the store itself, while the control plane is not running."
+    group = commands.add_parser("principals", help=summary, description=summary)
+    actions = group.add_subparsers(required=True, metavar="COMMAND")
+    adding = _command(actions, "add", _add_principal, "Make a principal and its bearer token.")
+    adding.add_argument("name")
+    adding.add_argument("--role", required=True, choices=ROLES)
+    adding.add_argument("--org", default="", help="tenant the role is limited to")
+    adding.add_argument("--project", default="", help="project the role is limited to")
+    adding.add_argument("--valid-days", type=int, default=365)
+    adding.add_argument(
+        "--token-out", type=Path, required=True, help="file for the bearer token, mode 0600; - prints it"
+    )
+    _command(actions, "list", _list_principals, "Names, roles and scopes.")
+    _command(actions, "revoke", _revoke_principal, "End a principal's token.").add_argument("name")
+
+
+def _command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, function: object, summary: str
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=summary, description=summary)
+    command.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="control.toml [%(default)s]")
+    command.set_defaults(run=function)
+    return command
 
 
 def _init(options: argparse.Namespace) -> int:
     from hostler.control.config import load
-    from hostler.control.keys import load_keys
 
-    config = load(options.config)
-    load_keys(config)
-    asyncio.run(_with_engine(options.config, None))
-    print(f"store ready: {config.store_path}")  # noqa: T201
+    epoch = _with_engine(options.config, lambda engine: engine.reader.epoch())
+    print(f"store ready: {load(options.config).store_path}, epoch {epoch}")  # noqa: T201
     return 0
 
 
@@ -85,13 +103,13 @@ def _config(options: argparse.Namespace) -> int:
 
 def _add_principal(options: argparse.Namespace) -> int:
     from hostler.base.clock import SystemClock
-    from hostler.control.kernel.commands import Actor, CreatePrincipal
+    from hostler.control.kernel.commands import CreatePrincipal
     from hostler.pki.storage import write_private
     from hostler.pki.tokens import new_bearer_token
 
     token = new_bearer_token()
     command = CreatePrincipal(
-        actor=Actor(kind="system", name="hostler-control", role="platform_admin"),
+        actor=_system(),
         name=options.name,
         token_sha256=token.sha256,
         role=options.role,
@@ -99,23 +117,59 @@ def _add_principal(options: argparse.Namespace) -> int:
         project_id=options.project,
         expires_at_ms=SystemClock().now_ms() + options.valid_days * 86_400_000,
     )
-    asyncio.run(_with_engine(options.config, command))
+    _with_engine(options.config, lambda engine: engine.execute(command))
+    if str(options.token_out) == "-":
+        print(token.text)  # noqa: T201
+        return 0
     write_private(options.token_out, token.text.encode())
     print(f"made {options.role} {options.name}; its token is in {options.token_out}")  # noqa: T201
     return 0
 
 
-async def _with_engine(path: Path, command: object) -> None:
-    """Opens the store, executes one command if there is one, and closes it."""
+def _list_principals(options: argparse.Namespace) -> int:
+    for each in _with_engine(options.config, _all_principals):
+        scope = "/".join(part for part in (each.org_id, each.project_id) if part) or "everything"
+        print(f"{each.name:32} {each.role:16} {scope:32} {each.state}")  # noqa: T201
+    return 0
+
+
+async def _all_principals(engine: "Engine") -> "list[Principal]":
+    page = await engine.reader.principals("", 1000)
+    found = list(page.items)
+    while page.next_cursor:
+        page = await engine.reader.principals(page.next_cursor, 1000)
+        found += page.items
+    return found
+
+
+def _revoke_principal(options: argparse.Namespace) -> int:
+    from hostler.control.kernel.commands import RevokePrincipal
+
+    command = RevokePrincipal(actor=_system(), name=options.name)
+    _with_engine(options.config, lambda engine: engine.execute(command))
+    print(f"revoked {options.name}")  # noqa: T201
+    return 0
+
+
+def _system() -> "Actor":
+    from hostler.control.kernel.commands import Actor
+
+    return Actor(kind="system", name="hostler-control", role="platform_admin")
+
+
+def _with_engine(path: Path, work: Callable[["Engine"], Awaitable[Any]]) -> Any:
+    """Opens the store, does one thing with it, and closes it."""
     from hostler.control.config import load
     from hostler.control.service import open_engine
 
-    engine, _ = await open_engine(load(path))
-    try:
-        if command is not None:
-            await engine.execute(command)  # type: ignore[arg-type]
-    finally:
-        await engine.close()
+    async def run() -> Any:
+        engine, _ = await open_engine(load(path))
+        try:
+            return await work(engine)
+        finally:
+            await engine.close()
+
+    return asyncio.run(run())
 
 
 def _serve(options: argparse.Namespace) -> int:

@@ -18,7 +18,8 @@ from hostler.control.config import ControlConfig, split
 from hostler.control.engine import Engine
 from hostler.control.kernel.model import Settings
 from hostler.control.keys import Keys, load_keys
-from hostler.control.loops import expire
+from hostler.control.loops import expire, liveness
+from hostler.control.metrics import Metrics
 from hostler.control.rpc.enrolment_service import EnrollmentService
 from hostler.control.rpc.identity import Identities
 from hostler.control.rpc.link import Links
@@ -66,22 +67,24 @@ class _Http(uvicorn.Server):
         return nullcontext()
 
 
-async def serve(config: ControlConfig) -> None:
-    """Runs until SIGTERM or SIGINT, or until a loop fails."""
+async def serve(config: ControlConfig, stop: asyncio.Event | None = None) -> None:
+    """Runs until SIGTERM, SIGINT or `stop`, or until a loop fails."""
     engine, keys = await open_engine(config)
     try:
-        await _run(config, engine, keys)
+        await _run(config, engine, keys, stop or asyncio.Event())
     finally:
         await engine.close()
 
 
-async def _run(config: ControlConfig, engine: Engine, keys: Keys) -> None:
-    clock, links, board = SystemClock(), Links(), ProgressBoard()
-    authority = Authority(keys.ca, keys.ca_pem, keys.trust.keyset.trust_domain)
+async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.Event) -> None:
+    clock, links, metrics = SystemClock(), Links(), Metrics()
+    board = ProgressBoard(clock)
+    trust_domain, cas = keys.trust.keyset.trust_domain, keys.trust.keyset.ca_certificates
+    authority = Authority(keys.ca, keys.ca_pem, trust_domain)
     engine.wakes.revoked(lambda node_id: links.close_node(node_id, "revoked", "the node is revoked"))
     nodes = NodeService(
         engine=engine,
-        identities=Identities(engine, keys.trust.keyset.trust_domain, clock),
+        identities=Identities(engine, trust_domain, clock),
         authority=authority,
         links=links,
         board=board,
@@ -89,31 +92,41 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys) -> None:
         heartbeat_s=config.heartbeat_seconds,
         certificate_s=config.certificate_seconds,
         keyset=keys.keyset,
+        metrics=metrics,
     )
-    enrolment = EnrollmentService(engine, authority, clock, keys.keyset, config.certificate_seconds)
-    cas = keys.trust.keyset.ca_certificates
+    enrolment = EnrollmentService(engine, authority, clock, keys.keyset, config.certificate_seconds, metrics)
     node_grpc = node_server(nodes, config.node_listen, keys.server_key_pem, keys.server_chain_pem, cas)
     enrol_grpc = enrolment_server(enrolment, config.enroll_listen, keys.server_key_pem, keys.server_chain_pem)
-    bundles = Bundles(keys.trust.keyset.trust_domain, keys.keyset)
-    parts = Parts(engine, board, Authenticator(engine.reader.principal), links, bundles)
+    bundles = Bundles(trust_domain, keys.keyset)
+    parts = Parts(engine, board, Authenticator(engine.reader.principal), links, bundles, metrics)
     http = _http_server(config, parts)
-    stop = asyncio.Event()
+    _stop_on_signals(stop)
+    try:
+        await node_grpc.start()
+        await enrol_grpc.start()
+        _log.info("control.started", http=config.http_listen, node=config.node_listen, enroll=config.enroll_listen)
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(_serve_http(http, stop))
+            by_time = (
+                group.create_task(expire.run(engine)),
+                group.create_task(liveness.run(nodes.sweep, config.heartbeat_seconds)),
+            )
+            await stop.wait()
+            links.close_all()
+            http.should_exit = True
+            for loop in by_time:
+                loop.cancel()
+            await asyncio.gather(node_grpc.stop(_GRACE_S), enrol_grpc.stop(_GRACE_S))
+            await serving
+    finally:
+        await asyncio.gather(node_grpc.stop(None), enrol_grpc.stop(None))
+    _log.info("control.stopped")
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await node_grpc.start()
-    await enrol_grpc.start()
-    _log.info("control.started", http=config.http_listen, node=config.node_listen, enroll=config.enroll_listen)
-    async with asyncio.TaskGroup() as group:
-        serving = group.create_task(_serve_http(http, stop))
-        expiring = group.create_task(expire.run(engine))
-        await stop.wait()
-        links.close_all()
-        http.should_exit = True
-        expiring.cancel()
-        await asyncio.gather(node_grpc.stop(_GRACE_S), enrol_grpc.stop(_GRACE_S))
-        await serving
-    _log.info("control.stopped")
 
 
 def _http_server(config: ControlConfig, parts: Parts) -> _Http:
@@ -141,4 +154,6 @@ async def _serve_http(server: _Http, stop: asyncio.Event) -> None:
     except SystemExit as err:  # uvicorn's way to say that it cannot listen
         raise error("invalid_config", f"{server.config.host}:{server.config.port} cannot be listened on") from err
     finally:
+        for listening in getattr(server, "servers", ()):
+            listening.close()
         stop.set()

@@ -1,6 +1,8 @@
 """The ASGI application: one edge around every route, for identity, permission, errors and ids."""
 
+import ipaddress
 import re
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,9 +19,12 @@ from hostler.base.logs import get_logger
 from hostler.control.api import openapi
 from hostler.control.api.authz import permit
 from hostler.control.api.call import Call, Parts
+from hostler.control.api.principal import Principal
 from hostler.control.api.problems import problem
 from hostler.control.api.table import ROUTES, Route
 from hostler.control.api.web import web_routes
+from hostler.control.kernel.commands import RecordRefusal
+from hostler.control.metrics import CONTENT_TYPE
 
 _log = get_logger("hostler.control.api")
 _CORRELATION = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
@@ -27,7 +32,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def make_app(parts: Parts, version: str) -> Starlette:
-    """Every route of the table, `/health`, `/openapi.json` and the page."""
+    """Every route of the table, and what needs no row there: health, metrics, the description, the page."""
     described = msgspec.json.encode(openapi.document(version))
 
     async def health(_: Request) -> Response:
@@ -37,27 +42,95 @@ def make_app(parts: Parts, version: str) -> Starlette:
     async def served(_: Request) -> Response:
         return Response(described, media_type="application/json")
 
-    routes = [HttpRoute(route.path, _endpoint(route, parts), methods=[route.method]) for route in ROUTES]
-    routes += [HttpRoute("/health", health), HttpRoute("/openapi.json", served), *web_routes()]
+    async def metrics(request: Request) -> Response:
+        return await _metrics(request, parts)
+
+    routes = [HttpRoute(route.path, _Edge(route, parts), methods=[route.method]) for route in ROUTES]
+    routes += [HttpRoute("/health", health), HttpRoute("/metrics", metrics)]
+    routes += [HttpRoute("/openapi.json", served), *web_routes()]
     return Starlette(routes=routes, exception_handlers={HTTPException: _http_problem})
 
 
-def _endpoint(route: Route, parts: Parts) -> Endpoint:
-    async def answer(request: Request) -> Response:
-        correlation_id = _correlation(request, parts)
+class _Edge:
+    """Everything that is the same for every route: who, may they, what went wrong, and how long it took."""
+
+    def __init__(self, route: Route, parts: Parts) -> None:
+        self._route = route
+        self._parts = parts
+        self._seconds = parts.metrics.request_seconds.labels(route.name)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        started = time.perf_counter()
+        response = await self._answer(Request(scope, receive, send))
+        self._seconds.observe(time.perf_counter() - started)
+        self._parts.metrics.requests.labels(self._route.name, str(response.status_code)).inc()
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        correlation_id = _correlation(request, self._parts)
+        call: Call | None = None
         try:
-            principal = await parts.authenticator.of(request.headers.get("authorization", ""))
-            permit(principal, route.permission)
-            made = await route.handler(Call(request, parts, principal, correlation_id))
-        except HostlerError as err:
-            _log.info("request.refused", error_code=err.code, route=route.name, correlation_id=correlation_id)
+            try:
+                principal = await self._parts.authenticator.of(request.headers.get("authorization", ""))
+                call = Call(request, self._parts, principal, correlation_id)
+                return _response(await self._handle(call))
+            except HostlerError as err:
+                await self._refused(call, err, correlation_id)
+                return problem(err, correlation_id)
+        except HostlerError as err:  # the store could not write the refusal down
             return problem(err, correlation_id)
         except Exception:  # noqa: BLE001 - the edge of a request: logged, answered, not spread
-            _log.exception("request.failed", route=route.name, correlation_id=correlation_id)
+            _log.exception("request.failed", route=self._route.name, correlation_id=correlation_id)
             return problem(error("internal_error", "the request failed by a fault of ours"), correlation_id)
-        return _response(made)
 
-    return answer
+    async def _handle(self, call: Call) -> Any:
+        permit(call.principal, self._route.permission)
+        for name in call.request.query_params:
+            if name not in self._route.query:
+                raise error("unknown_field", f"there is no query parameter {name[:64]!r} here", pointer=f"/{name[:64]}")
+        return await self._route.handler(call)
+
+    async def _refused(self, call: Call | None, err: HostlerError, correlation_id: str) -> None:
+        """A mutation leaves one line in the audit: the engine's, or this one where it never came so far (SE-02)."""
+        _log.info("request.refused", error_code=err.code, route=self._route.name, correlation_id=correlation_id)
+        if call is not None and self._route.action and not call.reached_engine:
+            await call.execute(_refusal(self._route, call.principal, call.request, err, correlation_id))
+
+
+def _refusal(
+    route: Route, principal: Principal, request: Request, err: HostlerError, correlation_id: str
+) -> RecordRefusal:
+    return RecordRefusal(
+        actor=principal.actor(),
+        action=route.action,
+        resource_name=request.url.path[:256],
+        error_code=err.code,
+        message=err.message[:500],
+        correlation_id=correlation_id,
+    )
+
+
+async def _metrics(request: Request, parts: Parts) -> Response:
+    """For anybody on this machine, and for whoever has a token."""
+    if not _is_local(request):
+        try:
+            await parts.authenticator.of(request.headers.get("authorization", ""))
+        except HostlerError as err:
+            return problem(err, _correlation(request, parts))
+    metrics, engine = parts.metrics, parts.engine
+    metrics.sessions.set(len(parts.links))
+    metrics.store_healthy.set(engine.health == "ok")
+    metrics.open_tasks.clear()
+    for state, count in (await engine.reader.open_tasks()).items():
+        metrics.open_tasks.labels(state).set(count)
+    return Response(metrics.text(), media_type=CONTENT_TYPE)
+
+
+def _is_local(request: Request) -> bool:
+    try:
+        return request.client is not None and ipaddress.ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False
 
 
 def _response(made: Any) -> Response:

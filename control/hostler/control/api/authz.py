@@ -36,6 +36,12 @@ def permit(principal: Principal, permission: str) -> None:
         raise error("scope_denied", f"role {principal.role} does not hold {permission}")
 
 
+def permit_own(principal: Principal, requested_by: str) -> None:
+    """A member ends what it began, nobody else's (AZ-04). Raises `scope_denied`."""
+    if principal.role == MEMBER and principal.name != requested_by:
+        raise error("scope_denied", "a project_member cancels its own operations only")
+
+
 def is_unlimited(principal: Principal) -> bool:
     """Whether every project is in its scope."""
     return principal.role == PLATFORM

@@ -1,7 +1,7 @@
 """One request in the hands of a route: who asks, what they sent, and the parts that can answer."""
 
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
@@ -11,6 +11,8 @@ from hostler.control.api.authz import is_unlimited, permit_project
 from hostler.control.api.bundles import Bundles
 from hostler.control.api.principal import Authenticator, Principal
 from hostler.control.engine import Engine
+from hostler.control.kernel.commands import Command
+from hostler.control.metrics import Metrics
 from hostler.control.rpc.link import Links
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.control.store.records import OperationView
@@ -29,20 +31,28 @@ class Parts:
     authenticator: Authenticator
     links: Links
     bundles: Bundles
+    metrics: Metrics
 
 
-@dataclass(frozen=True)
+@dataclass
 class Call:
-    """`principal` is None only on the routes that need no token."""
+    """Attributes:
+    reached_engine: a command was made of the call, so the engine's audit has it, whatever came of it.
+    """
 
     request: Request
     parts: Parts
     principal: Principal
     correlation_id: str
+    reached_engine: bool = field(default=False, init=False)
 
     @property
     def engine(self) -> Engine:
         return self.parts.engine
+
+    async def execute(self, command: Command) -> Any:
+        self.reached_engine = True
+        return await self.engine.execute(command)
 
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])

@@ -13,7 +13,11 @@ Handler = Callable[[Call], Awaitable[Any]]
 
 
 class Route(NamedTuple):
-    """`query` names the query parameters; `events` marks answers that may be server-sent events."""
+    """Attributes:
+    action: what a mutation is called in the audit; "" for what only reads.
+    query: names of the query parameters; any other is refused.
+    events: the answer may be server-sent events.
+    """
 
     method: str
     path: str
@@ -23,6 +27,7 @@ class Route(NamedTuple):
     body: type[msgspec.Struct] | None = None
     query: tuple[str, ...] = ()
     events: bool = False
+    action: str = ""
 
     @property
     def name(self) -> str:
@@ -44,6 +49,7 @@ ROUTES: tuple[Route, ...] = (
         definitions.register,
         "Register the definitions of a signed catalog",
         body=bodies.CatalogBundle,
+        action="catalog.register",
     ),
     Route(
         "GET",
@@ -54,11 +60,27 @@ ROUTES: tuple[Route, ...] = (
         query=_PAGE,
     ),
     Route("GET", _DEFINITION, "definitions.read", definitions.get, "Show a definition"),
-    Route("POST", f"{_DEFINITION}/deprecate", "definitions.write", definitions.deprecate, "Deprecate a definition"),
-    Route("POST", f"{_DEFINITION}/retire", "definitions.write", definitions.retire, "Retire a definition"),
+    Route(
+        "POST",
+        f"{_DEFINITION}/deprecate",
+        "definitions.write",
+        definitions.deprecate,
+        "Deprecate a definition",
+        action="definition.set_state",
+    ),
+    Route(
+        "POST",
+        f"{_DEFINITION}/retire",
+        "definitions.write",
+        definitions.retire,
+        "Retire a definition",
+        action="definition.set_state",
+    ),
     Route("GET", f"{_ADMIN}/nodes", "nodes.admin", nodes.all_nodes, "List all nodes", query=_PAGE),
     Route("GET", f"{_ADMIN}/nodes/{{node_id}}", "nodes.admin", nodes.get, "Show a node, by id or name"),
-    Route("POST", f"{_ADMIN}/nodes/{{node_id}}/revoke", "nodes.admin", nodes.revoke, "Revoke a node"),
+    Route(
+        "POST", f"{_ADMIN}/nodes/{{node_id}}/revoke", "nodes.admin", nodes.revoke, "Revoke a node", action="node.revoke"
+    ),
     Route(
         "POST",
         f"{_ADMIN}/enrolment-tokens",
@@ -66,6 +88,7 @@ ROUTES: tuple[Route, ...] = (
         nodes.create_token,
         "Make a one-use enrolment token",
         body=bodies.EnrolmentToken,
+        action="node.token.create",
     ),
     Route(
         "GET",
@@ -82,9 +105,17 @@ ROUTES: tuple[Route, ...] = (
         principals.create,
         "Make a principal and its token",
         body=bodies.NewPrincipal,
+        action="principal.create",
     ),
     Route("GET", f"{_ADMIN}/principals", "principals.admin", principals.listing, "List principals", query=_PAGE),
-    Route("DELETE", f"{_ADMIN}/principals/{{name}}", "principals.admin", principals.revoke, "Revoke a principal"),
+    Route(
+        "DELETE",
+        f"{_ADMIN}/principals/{{name}}",
+        "principals.admin",
+        principals.revoke,
+        "Revoke a principal",
+        action="principal.revoke",
+    ),
     Route("GET", f"{_PROJECT}/nodes", "nodes.read", nodes.of_project, "List a project's nodes", query=_PAGE),
     Route(
         "POST",
@@ -93,6 +124,7 @@ ROUTES: tuple[Route, ...] = (
         operations.submit,
         "Submit an operation",
         body=bodies.Submit,
+        action="operation.submit",
     ),
     Route(
         "GET",
@@ -103,8 +135,22 @@ ROUTES: tuple[Route, ...] = (
         query=(*_PAGE, "status"),
     ),
     Route("GET", _OPERATION, "operations.read", operations.get, "Show an operation with tasks and steps"),
-    Route("POST", f"{_OPERATION}/cancel", "operations.cancel", operations.cancel, "Cancel an operation"),
-    Route("POST", f"{_OPERATION}/retry", "operations.retry", operations.retry, "Retry from the first failed step"),
+    Route(
+        "POST",
+        f"{_OPERATION}/cancel",
+        "operations.cancel",
+        operations.cancel,
+        "Cancel an operation",
+        action="operation.cancel",
+    ),
+    Route(
+        "POST",
+        f"{_OPERATION}/retry",
+        "operations.retry",
+        operations.retry,
+        "Retry from the first failed step",
+        action="operation.retry",
+    ),
     Route(
         "GET",
         f"{_OPERATION}/logs",

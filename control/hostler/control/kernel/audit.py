@@ -1,9 +1,10 @@
 """The audit line of a mutation that was refused (SE-02, I5)."""
 
-from hostler.base.errors import HostlerError
+from hostler.base.errors import HostlerError, error
 from hostler.control.kernel import commands
-from hostler.control.kernel.commands import Actor
+from hostler.control.kernel.commands import Actor, RecordRefusal
 from hostler.control.kernel.events import refused_event
+from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import EventRow
 
 # command → (action, field that names the resource, collection)
@@ -46,3 +47,20 @@ def refused(command: commands.Command, refusal: HostlerError, now_ms: int) -> Ev
         project_id=getattr(command, "project_id", ""),
         **ids,
     )
+
+
+def record(draft: Draft, command: RecordRefusal) -> Decision:
+    """What an edge refused: who asked is known, so it is written down like any other refusal."""
+    line = refused_event(
+        f"{command.action}_refused",
+        command.resource_name,
+        draft.now_ms,
+        error(command.error_code, command.message),
+        actor=command.actor,
+        action=command.action,
+        org_id=command.actor.org_id,
+        project_id=command.actor.project_id,
+        correlation_id=command.correlation_id,
+    )
+    draft.events.append(line)
+    return draft.decision()

@@ -205,6 +205,17 @@ class RevokePrincipal(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
+class RecordRefusal(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. A mutation that the edge refused before it became a command: a line of the audit (SE-02)."""
+
+    actor: Actor
+    action: str
+    resource_name: str
+    error_code: str
+    message: str
+    correlation_id: str
+
+
 Command = (
     SubmitOperation
     | CancelOperation
@@ -223,4 +234,5 @@ Command = (
     | ControlStarted
     | CreatePrincipal
     | RevokePrincipal
+    | RecordRefusal
 )

@@ -27,6 +27,7 @@ HANDLERS: dict[type, Handler] = {
     commands.ControlStarted: sessions.control_started,
     commands.CreatePrincipal: principals.create,
     commands.RevokePrincipal: principals.revoke,
+    commands.RecordRefusal: audit.record,
 }
 
 

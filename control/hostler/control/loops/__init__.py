@@ -1,1 +1,1 @@
-"""What happens by time alone: tasks that nobody came for."""
+"""What happens by time alone: tasks that nobody came for, nodes that have fallen silent."""

@@ -8,6 +8,8 @@ from hostler.base.errors import error
 from hostler.control.engine import Engine
 from hostler.pki.x509 import PeerIdentity, check_time, read_identity
 
+_GOOD = ("issued", "proved")
+
 
 @functools.lru_cache(maxsize=20_000)
 def _parsed(pem: bytes) -> PeerIdentity:
@@ -39,7 +41,7 @@ class Identities:
         return peer
 
     async def check(self, peer: PeerIdentity) -> None:
-        """Raises `revoked`, or `certificate_invalid` for a key the node no longer has."""
+        """Raises `revoked`, or `certificate_invalid` for a key or certificate that is not the node's any more."""
         known = await self._engine.reader.node_identity(peer.name)
         if known is None:
             raise error("certificate_invalid", f"node {peer.name} is not known here")
@@ -47,3 +49,8 @@ class Identities:
             raise error("revoked", f"node {peer.name} is revoked")
         if known.thumbprint != peer.thumbprint:
             raise error("certificate_invalid", f"node {peer.name} has enrolled again with another key")
+        state = await self._engine.reader.certificate(peer.name, peer.serial)
+        if state not in _GOOD:
+            # a renewal ends the older certificate only once the newer one was used (PK-04)
+            reason = "was replaced by a newer one" if state else "was not issued here"
+            raise error("certificate_invalid", f"certificate {peer.serial} of node {peer.name} {reason}")

@@ -6,10 +6,11 @@ Delivery is at least once and in sequence order: the same stored bytes, until th
 import asyncio
 from collections.abc import AsyncIterator
 
-from hostler.base.errors import HostlerError
+from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
 from hostler.control.engine import Engine
 from hostler.control.kernel.commands import FoldReports, NodeHello, TasksAccepted
+from hostler.control.metrics import Metrics
 from hostler.control.rpc.catalog_feed import CatalogFeed
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.pki.x509 import PeerIdentity
@@ -32,6 +33,7 @@ from hostler.wire.node import (
 _log = get_logger("hostler.control.rpc.link")
 _BATCH = 256
 _RESEND_S = 30.0  # an envelope that was sent and not acknowledged for so long is sent again
+_SILENT_BEATS = 3
 
 
 class Link:
@@ -46,12 +48,14 @@ class Link:
         session_id: str,
         heartbeat_s: int,
         keyset: bytes,
+        metrics: Metrics,
     ) -> None:
         self._engine = engine
+        self._metrics = metrics
         self._board = board
         self._feed = feed
         self.node_id = node_id = peer.name
-        self._serial = peer.serial
+        self._peer = peer
         self.session_id = session_id
         self._heartbeat_s = heartbeat_s
         self._keyset = keyset
@@ -64,38 +68,57 @@ class Link:
         self._hello_seen = False
         self._first: list[node_pb2.ControlMessage] = []
         self._closing: Close | None = None
-        self.last_seen_ms = engine.clock.now_ms()
+        self.closed = asyncio.Event()
+        self.heard()
+
+    def heard(self) -> None:
+        """The agent is there."""
+        self.last_seen_ms = self._engine.clock.now_ms()
+        self._heard_at = self._engine.clock.monotonic()
 
     def close(self, code: str, message: str, retry_after_ms: int = 0) -> None:
-        """Ends the session at the next turn; revocation and newer sessions use it (I1)."""
-        self._closing = Close(error_code=code, message=message, retry_after_ms=retry_after_ms)
+        """Ends the session at the next turn, for the first reason given (I1)."""
+        if self._closing is None:
+            self._closing = Close(error_code=code, message=message, retry_after_ms=retry_after_ms)
+        self.closed.set()
         self._wake.set()
 
     @property
     def closing(self) -> bool:
         return self._closing is not None
 
+    def close_if_over(self, now_ms: int, monotonic: float) -> None:
+        """A node that has fallen silent is gone; a stream does not outlive the certificate it was opened with."""
+        if now_ms >= self._peer.not_after_ms:
+            self.close("certificate_invalid", "the certificate of this session has expired; renew and dial again")
+        elif monotonic - self._heard_at > _SILENT_BEATS * self._heartbeat_s:
+            self.close("controller_unreachable", f"no heartbeat for {_SILENT_BEATS * self._heartbeat_s} s")
+
     async def take(self, message: node_pb2.AgentMessage) -> None:
-        """Handles one message from the agent."""
-        self.last_seen_ms = self._engine.clock.now_ms()
-        await self._handle(agent_value(message))
+        """Handles one message from the agent. Raises `invalid_request` for anything before the hello."""
+        self.heard()
+        value = agent_value(message)
+        if not self._hello_seen and not isinstance(value, Hello):
+            raise error("invalid_request", "a session begins with a hello")
+        await self._handle(value)
 
     async def _handle(self, value: FromAgent) -> None:
         if isinstance(value, Reports):
             up_to = await self._engine.execute(FoldReports(node_id=self.node_id, reports=value.reports))
+            self._metrics.reports.inc(len(value.reports))
             self._acks = max(self._acks, up_to)
             self._wake.set()
         elif isinstance(value, TaskAccepted):
             await self._engine.execute(TasksAccepted(node_id=self.node_id, task_ids=value.task_ids))
         elif isinstance(value, Progress):
-            self._board.put(value.steps)
+            self._board.put(self.node_id, value.steps)
         elif isinstance(value, Hello):
             await self._hello(value)
         elif isinstance(value, Heartbeat):
             _log.debug("node.alive", node_id=self.node_id, running=value.running_tasks, hold=value.hold)
 
     async def _hello(self, hello: Hello) -> None:
-        command = NodeHello(node_id=self.node_id, session_id=self.session_id, hello=hello, serial=self._serial)
+        command = NodeHello(node_id=self.node_id, session_id=self.session_id, hello=hello, serial=self._peer.serial)
         await self._engine.execute(command)
         self._catalog_version = hello.catalog_version
         welcome = Welcome(
@@ -164,6 +187,7 @@ class Link:
         if not rows:
             return None
         self._sent_sequence = rows[-1][0]
+        self._metrics.envelopes.inc(len(rows))
         return control_message(Tasks(tuple(decode_envelope(data) for _, data in rows)))
 
 
@@ -185,6 +209,12 @@ class Links:
             del self._by_node[link.node_id]
             return True
         return False
+
+    def __len__(self) -> int:
+        return len(self._by_node)
+
+    def all(self) -> list[Link]:
+        return list(self._by_node.values())
 
     def get(self, node_id: str) -> Link | None:
         return self._by_node.get(node_id)

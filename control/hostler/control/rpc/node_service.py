@@ -9,6 +9,7 @@ from hostler.base.ids import new_id
 from hostler.base.logs import get_logger
 from hostler.control.engine import Engine
 from hostler.control.kernel.commands import NodeGone, RecordCertificate
+from hostler.control.metrics import Metrics
 from hostler.control.rpc.catalog_feed import CatalogFeed
 from hostler.control.rpc.errors import abort, guarded
 from hostler.control.rpc.identity import Identities
@@ -20,7 +21,7 @@ from hostler.v1 import node_pb2, node_pb2_grpc
 
 _log = get_logger("hostler.control.rpc.node_service")
 MAX_POLL_S = 30
-_IDLE_POLLS_S = 60.0
+_LAST_WORD_S = 2.0
 
 
 class NodeService(node_pb2_grpc.NodeServiceServicer):
@@ -38,6 +39,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         heartbeat_s: int,
         certificate_s: int,
         keyset: bytes,
+        metrics: Metrics,
     ) -> None:
         self._engine = engine
         self._identities = identities
@@ -48,8 +50,9 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._heartbeat_s = heartbeat_s
         self._certificate_s = certificate_s
         self._keyset = keyset
+        self._metrics = metrics
         self._feed = CatalogFeed(engine)
-        self._polling: dict[str, tuple[Link, asyncio.TimerHandle]] = {}
+        self._polling: dict[str, Link] = {}
 
     async def Session(self, request_iterator: Any, context: Any) -> None:
         """One stream a node; see `link`."""
@@ -58,13 +61,18 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         except HostlerError as err:
             await abort(context, err)
             return
-        link = await self._open(peer)
+        link = self._open(peer)
         try:
             async with asyncio.TaskGroup() as group:
                 feeding = group.create_task(pump(link, request_iterator))
-                async for message in link.messages():
-                    await context.write(message)
+                sending = group.create_task(_send(link, context))
+                await link.closed.wait()
+                # the last word is tried, not waited for: a peer that reads nothing must not hold its session open
+                await asyncio.wait([sending], timeout=_LAST_WORD_S)
                 feeding.cancel()
+                sending.cancel()
+        except* Exception:  # noqa: BLE001 - the edge of a session: logged, and this session alone ends
+            _log.exception("session.failed", node_id=link.node_id)
         finally:
             await self._end(link)
 
@@ -72,9 +80,14 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
     async def Exchange(self, request: node_pb2.ExchangeRequest, context: Any) -> node_pb2.ExchangeResponse:
         """The same by long poll (OP-15): takes the messages, answers with what is due, or waits for it."""
         peer = await self._identities.of(context)
-        link = await self._polled(peer, request.session_id)
-        for message in request.messages:
-            await link.take(message)
+        link = self._polled(peer, request.session_id)
+        link.heard()
+        try:
+            for message in request.messages:
+                await link.take(message)
+        except HostlerError:
+            await self._end(link)
+            raise
         wait_s = min(request.wait_seconds, MAX_POLL_S)
         due = [message async for message in link.messages(wait_s=wait_s)]
         if link.closing:
@@ -92,32 +105,43 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         _log.info("certificate.renewed", node_id=peer.name)
         return node_pb2.RenewResponse(certificate_pem=chain)
 
-    async def _open(self, peer: PeerIdentity) -> Link:
+    async def sweep(self) -> None:
+        """Ends the sessions of nodes that have gone without a word, and those whose certificate has run out."""
+        now_ms, monotonic = self._clock.now_ms(), self._clock.monotonic()
+        for link in self._links.all():
+            link.close_if_over(now_ms, monotonic)
+        for link in [link for link in self._polling.values() if link.closing]:
+            await self._end(link)
+
+    def _open(self, peer: PeerIdentity) -> Link:
         session_id = new_id("ses", self._clock.now_ms())
-        link = Link(self._engine, self._board, self._feed, peer, session_id, self._heartbeat_s, self._keyset)
+        link = Link(
+            self._engine, self._board, self._feed, peer, session_id, self._heartbeat_s, self._keyset, self._metrics
+        )
         self._links.add(link)
         return link
 
     async def _end(self, link: Link) -> None:
-        timer = self._polling.pop(link.session_id, None)
-        if timer is not None:
-            timer[1].cancel()
+        self._polling.pop(link.session_id, None)
         if self._links.remove(link):
             self._engine.wakes.forget(link.node_id)
             await self._engine.execute(NodeGone(node_id=link.node_id, session_id=link.session_id))
 
-    async def _polled(self, peer: PeerIdentity, session_id: str) -> Link:
-        """The polling session named, or a new one; it ends when nobody polls it for a while."""
-        entry = self._polling.get(session_id)
-        if entry is not None and entry[0].node_id == peer.name:
-            link = entry[0]
-            entry[1].cancel()
-        else:
-            link = await self._open(peer)
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(MAX_POLL_S + _IDLE_POLLS_S, link.close, "controller_unreachable", "no poll came")
-        self._polling[link.session_id] = (link, timer)
-        return link
+    def _polled(self, peer: PeerIdentity, session_id: str) -> Link:
+        """The polling session named, or a new one. Raises `not_found` for one that has ended."""
+        if not session_id:
+            link = self._open(peer)
+            self._polling[link.session_id] = link
+            return link
+        known = self._polling.get(session_id)
+        if known is None or known.node_id != peer.name:
+            raise error("not_found", "that polling session has ended", hint="begin a new one with a hello")
+        return known
+
+
+async def _send(link: Link, context: Any) -> None:
+    async for message in link.messages():
+        await context.write(message)
 
 
 async def issue(

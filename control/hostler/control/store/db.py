@@ -1,6 +1,7 @@
 """The file: opened with the pragmas that make a commit mean something, migrated forward, never deleted."""
 
 import contextlib
+import fcntl
 import os
 import sqlite3
 from importlib.resources import files
@@ -9,6 +10,32 @@ from pathlib import Path
 from hostler.base.errors import HostlerError, error
 
 APPLICATION_ID = 0x48535443  # "HSTC"
+
+
+def hold(path: Path) -> int:
+    """Makes the store this process's own, until the descriptor is closed or the process ends.
+
+    Two processes would each decide from what they remember of the rows.
+
+    Raises:
+        HostlerError: `store_unavailable` while another process has it.
+    """
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as err:
+        raise store_error(err) from err
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as err:
+        os.close(descriptor)
+        raise error(
+            "store_unavailable",
+            f"another control plane has {path} open",
+            hint="while it runs, use its HTTP API: 'hostler principals', 'hostler nodes'",
+        ) from err
+    return descriptor
 
 
 def open_writer(path: Path) -> sqlite3.Connection:

@@ -13,7 +13,7 @@ async def register(call: Call) -> tuple[int, Any]:
     """201 with the `type@version`s that are new. Unsigned → 422 `catalog_unsigned`."""
     manifest, documents = read_bundle(await call.bytes(MAX_CATALOG))
     command = RegisterCatalog(actor=call.principal.actor(), manifest=manifest, documents=documents)
-    registered = await call.engine.execute(command)
+    registered = await call.execute(command)
     return 201, {"registered": list(registered)}
 
 
@@ -40,5 +40,5 @@ async def retire(call: Call) -> Any:
 
 async def _set_state(call: Call, state: str) -> Any:
     ref = call.path("ref")
-    await call.engine.execute(SetDefinitionState(actor=call.principal.actor(), ref=ref, state=state))
+    await call.execute(SetDefinitionState(actor=call.principal.actor(), ref=ref, state=state))
     return {"ref": ref, "state": state}

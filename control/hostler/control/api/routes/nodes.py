@@ -27,7 +27,7 @@ async def get(call: Call) -> Any:
 
 async def revoke(call: Call) -> Any:
     node = await _node(call)
-    await call.engine.execute(RevokeNode(actor=call.principal.actor(), node_id=node.node_id))
+    await call.execute(RevokeNode(actor=call.principal.actor(), node_id=node.node_id))
     return {"node_id": node.node_id, "state": "revoked"}
 
 
@@ -39,7 +39,7 @@ async def create_token(call: Call) -> tuple[int, Any]:
         raise error("target_not_owned", f"project {body.project_id!r} belongs to another tenant")
     token = new_enrolment_token()
     expires_at_ms = call.engine.clock.now_ms() + body.valid_seconds * 1000
-    await call.engine.execute(
+    await call.execute(
         CreateEnrolmentToken(
             actor=call.principal.actor(),
             token_id=token.token_id,

@@ -2,10 +2,12 @@
 
 import secrets
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from hostler.base.errors import error
 from hostler.control.api import pages, sse
+from hostler.control.api.authz import permit_own
 from hostler.control.api.bodies import Submit
 from hostler.control.api.call import Call
 from hostler.control.kernel.commands import (
@@ -14,13 +16,13 @@ from hostler.control.kernel.commands import (
     RetryOperation,
     SubmitOperation,
 )
+from hostler.control.rpc.progress import Key
 from hostler.control.store.records import OperationView
 from hostler.wire.task import TaskMode
 
 FINAL = frozenset({"succeeded", "failed", "canceled"})
 STATUSES = ("", "queued", "running", *sorted(FINAL))
 _QUIET_S = 15.0  # then a comment keeps the connection open
-_PROGRESS_S = 0.2
 _BATCH = 500
 
 
@@ -31,7 +33,7 @@ async def submit(call: Call) -> tuple[int, Any]:
     header_key = call.request.headers.get("idempotency-key", "")
     correlation_id = body.correlation_id or call.correlation_id
     org_id = call.principal.org_id or await call.engine.reader.org_of_project(project_id)
-    made: OperationCreated = await call.engine.execute(
+    made: OperationCreated = await call.execute(
         SubmitOperation(
             actor=call.principal.actor(),
             org_id=org_id,
@@ -71,10 +73,11 @@ async def get(call: Call) -> Any:
 
 async def cancel(call: Call) -> tuple[int, Any]:
     operation = await call.operation()
+    permit_own(call.principal, operation.requested_by_user_id)
     command = CancelOperation(
         actor=call.principal.actor(), project_id=operation.project_id, operation_id=operation.operation_id
     )
-    await call.engine.execute(command)
+    await call.execute(command)
     return 202, {"operation_id": operation.operation_id}
 
 
@@ -83,7 +86,7 @@ async def retry(call: Call) -> tuple[int, Any]:
     command = RetryOperation(
         actor=call.principal.actor(), project_id=operation.project_id, operation_id=operation.operation_id
     )
-    await call.engine.execute(command)
+    await call.execute(command)
     return 202, {"operation_id": operation.operation_id}
 
 
@@ -113,7 +116,7 @@ async def _follow_logs(call: Call, operation: OperationView, step_id: str, after
         if status in FINAL:
             yield sse.event("end", {"status": status})
             return
-        if not await engine.wakes.changed(operation.operation_id, max(mark, after), _QUIET_S):
+        if not await engine.wakes.changed(operation.operation_id, mark, _QUIET_S):
             yield sse.COMMENT
 
 
@@ -127,27 +130,28 @@ async def events(call: Call) -> Any:
 async def _follow_events(call: Call, operation: OperationView, after: int) -> AsyncIterator[bytes]:
     engine, board = call.engine, call.parts.board
     operation_id = operation.operation_id
-    tasks = {task.task_id for task in operation.tasks}
-    shown = quiet = 0
-    while True:
-        mark = engine.wakes.newest(operation_id)
-        status = await engine.reader.operation_status(operation.project_id, operation_id)
-        while rows := await engine.reader.events(after, _BATCH, operation_id=operation_id):
-            for row in rows:
-                yield sse.event(row.type, row, row.id)
-            after = rows[-1].id
-        shown, steps = board.since(shown, tasks)
-        for step in steps:
-            yield sse.event("operation.progress", step)
-        if status in FINAL:
-            yield sse.event("end", {"status": status})
-            return
-        quiet = 0 if steps else quiet + 1
-        if quiet * _PROGRESS_S > _QUIET_S:
-            quiet = 0
-            yield sse.COMMENT
-        # durable events wake at once; progress is looked at a few times a second
-        await engine.wakes.changed(operation_id, max(mark, after), _PROGRESS_S)
+    tasks = [Key(task.node_id, task.task_id) for task in operation.tasks]
+    read, shown = -1, 0
+    with board.following(tasks, partial(engine.wakes.touch, operation_id)):
+        while True:
+            # mark and status first: what is stored after them is read in the next turn
+            mark, status = engine.wakes.newest(operation_id), ""
+            if mark != read:
+                read = mark
+                status = await engine.reader.operation_status(operation.project_id, operation_id)
+                while rows := await engine.reader.events(after, _BATCH, operation_id=operation_id):
+                    for row in rows:
+                        yield sse.event(row.type, row, row.id)
+                    after = rows[-1].id
+            shown, steps = board.since(shown, tasks)
+            for step in steps:
+                yield sse.event("operation.progress", step)
+            if status in FINAL:
+                yield sse.event("end", {"status": status})
+                return
+            if not await engine.wakes.changed(operation_id, mark, _QUIET_S):
+                read = -1  # nobody said that there is news: look once, rather than trust that for ever
+                yield sse.COMMENT
 
 
 async def audit_bundle(call: Call) -> Any:

@@ -19,7 +19,7 @@ async def create(call: Call) -> tuple[int, Any]:
     """201 with the token's text, once."""
     body = await call.body(NewPrincipal)
     token = new_bearer_token()
-    await call.engine.execute(
+    await call.execute(
         CreatePrincipal(
             actor=call.principal.actor(),
             name=body.name,
@@ -40,6 +40,6 @@ async def listing(call: Call) -> Any:
 
 async def revoke(call: Call) -> Any:
     name = call.path("name")
-    await call.engine.execute(RevokePrincipal(actor=call.principal.actor(), name=name))
+    await call.execute(RevokePrincipal(actor=call.principal.actor(), name=name))
     call.parts.authenticator.forget()
     return {"name": name, "revoked": True}

@@ -1,0 +1,26 @@
+"""What Prometheus scrapes at `/metrics`. Labels are route names and statuses, never ids (style: a fixed set)."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+
+
+class Metrics:
+    """One set per process; each part adds to its own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter("hostler_http_requests", "HTTP answers", ("route", "status"), registry=registry)
+        self.request_seconds = Histogram(
+            "hostler_http_request_seconds", "Time to the answer", ("route",), buckets=_SECONDS, registry=registry
+        )
+        self.sessions = Gauge("hostler_node_sessions", "Open node sessions", registry=registry)
+        self.open_tasks = Gauge("hostler_open_tasks", "Tasks that have not ended", ("state",), registry=registry)
+        self.store_healthy = Gauge("hostler_store_healthy", "1 while the store takes writes", registry=registry)
+        self.envelopes = Counter("hostler_envelopes_sent", "Signed envelopes sent, repeats too", registry=registry)
+        self.reports = Counter("hostler_reports_folded", "Report rows taken from nodes", registry=registry)
+        self.enrolments = Counter("hostler_enrolments", "Enrolments by result", ("result",), registry=registry)
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
