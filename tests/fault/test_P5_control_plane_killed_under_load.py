@@ -1,5 +1,6 @@
 """P5, P6, T1: the control plane is killed while submits and reports are in flight; nothing is lost or run twice."""
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -65,13 +66,13 @@ def test_P5_T1_a_control_plane_killed_again_and_again_loses_and_doubles_nothing(
     stop = threading.Event()
 
     def one(number: int) -> tuple[str, str]:
-        client = a_client(house)
         path = house.home / "open" / f"p5-{number}"
         node = "a" if number % 2 else "b"
         body = submit_body("unit.mkdir@v1", inputs={"path": str(path)}, nodes=(node,), labels={}, key=f"p5-{number}")
-        first = until_answered(client, body, stop)
-        # the same again, as after a lost answer
-        return first, until_answered(client, body, stop)
+        with contextlib.closing(a_client(house)) as client:
+            first = until_answered(client, body, stop)
+            # the same again, as after a lost answer
+            return first, until_answered(client, body, stop)
 
     try:
         with ThreadPoolExecutor(4) as pool:
@@ -102,7 +103,8 @@ def test_P6_RT_01_a_hundred_equal_submits_at_once_make_one_operation(house: Hous
     body = submit_body("node.smoke.noop@v1", inputs={}, nodes=("a",), labels={}, key="p6-same")
 
     def once(_: int) -> tuple[str, bool]:
-        answer = a_client(house).call("POST", PATH, body=body)
+        with contextlib.closing(a_client(house)) as client:
+            answer = client.call("POST", PATH, body=body)
         return answer["operation_id"], answer["created"]
 
     with ThreadPoolExecutor(20) as pool:

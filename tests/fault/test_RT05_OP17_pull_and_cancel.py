@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.blob_server import Blob, BlobServer, drip
+from support.blob_server import Blob, BlobServer, slowly
 from support.certs import make_server_certs
 from support.house import House, open_house
 
@@ -27,7 +27,7 @@ def test_RT_05_SK_02_bytes_on_the_wire_after_a_kill_are_about_the_remainder(hous
     data = (b"0123456789abcdef" * 65_536) * (SIZE // 1_048_576)
     with BlobServer(make_server_certs(tmp_path / "certs")) as source:
         source.blobs["/blob"] = Blob(data)
-        source.faults += [drip(1 << 20, 0.004)]
+        source.faults += [slowly(1 << 20, 0.004)]
         house.configure("a", ca_file=Path(source.certs.ca))
         house.start("a")
         inputs = {

@@ -239,8 +239,12 @@ def open_house(definitions: Sequence[Any] = (), commands: Sequence[Any] = ()) ->
     home = Path(tempfile.mkdtemp(prefix="hostler-house-"))
     home.chmod(0o755)
     run = Processes()
+    house = None
     try:
-        yield House(home, run, definitions, commands)
+        house = House(home, run, definitions, commands)
+        yield house
     finally:
+        if house is not None:
+            house.client.close()
         run.stop()
         shutil.rmtree(home, ignore_errors=True)
