@@ -14,8 +14,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from hostler.base import logs
-
 from hostler.agent.admission.admit import admit
 from hostler.agent.admission.authority import LocalAuthority
 from hostler.agent.admission.verdict import Admitted
@@ -23,6 +21,7 @@ from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.runner.runner import Runner
 from hostler.agent.steps import table
+from hostler.base import logs
 from hostler.catalog import kinds
 from hostler.catalog.definition import StepTemplate
 from support import builders, fake_kind

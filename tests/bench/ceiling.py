@@ -25,8 +25,9 @@ from hostler.pki.authority import Authority
 from hostler.pki.keys import new_p256
 from hostler.pki.tokens import new_enrolment_token
 from hostler.pki.x509 import read_identity
+from tests.support.house import ORG, PATH, PROJECT, House, open_house
 
-from .bed import ORG, PATH, PROJECT, Bed, bed
+from .latency import follow
 
 CALLERS = 8
 
@@ -64,31 +65,30 @@ async def enrol_all(home: Path, count: int) -> list[dict[str, str]]:
     return made
 
 
-def start_fleet(house: Bed, count: int) -> subprocess.Popen[bytes]:
+def start_fleet(house: House, count: int) -> subprocess.Popen[bytes]:
     entries = asyncio.run(enrol_all(house.home, count))
     (house.home / "nodes.json").write_text(json.dumps(entries))
     house.serve()
     arguments = [sys.executable, "-m", "tests.bench.fake_fleet", str(house.home)]
     address = f"127.0.0.1:{house.ports.node}"
-    fleet = subprocess.Popen([*arguments, address, "bench.hostler"], stdout=subprocess.PIPE)
+    fleet = subprocess.Popen([*arguments, address, "house.test"], stdout=subprocess.PIPE)
     assert fleet.stdout is not None
     assert fleet.stdout.readline() == b"READY\n"
     return fleet
 
 
-def one_operation(house: Bed, replicas: int, tasks: int) -> float:
+def one_operation(house: House, replicas: int, tasks: int) -> float:
     body = submit_body("node.smoke.noop@v1", inputs={}, nodes=(), labels={"fleet": "fake"}, replicas=replicas)
     t0 = time.perf_counter()
     operation_id = house.client.call("POST", PATH, body=body)["operation_id"]
-    for _ in house.client.events(f"{PATH}/{operation_id}/events"):
-        continue
+    follow(house, operation_id)
     took = time.perf_counter() - t0
-    ended = house.client.call("GET", f"{PATH}/{operation_id}")
+    ended = house.operation(operation_id)
     assert ended["tasks_succeeded"] == tasks, (ended["status"], ended["tasks_succeeded"])
     return tasks / took
 
 
-def submits(house: Bed, count: int, nodes: list[str]) -> dict[str, float]:
+def submits(house: House, count: int, nodes: list[str]) -> dict[str, float]:
     """`count` operations of one task each by several callers; the rate of the submit calls alone."""
     token = (house.home / "admin.token").read_text()
 
@@ -104,7 +104,7 @@ def submits(house: Bed, count: int, nodes: list[str]) -> dict[str, float]:
             answer.read()
         http.close()
 
-    server = psutil.Process(house.pid)
+    server = psutil.Process(house.pids["control"])
     before = sum(server.cpu_times()[:2])
     t0 = time.perf_counter()
     with ThreadPoolExecutor(CALLERS) as pool:
@@ -114,12 +114,12 @@ def submits(house: Bed, count: int, nodes: list[str]) -> dict[str, float]:
 
 
 def measure(agents: int = 500, replicas: int = 2, rounds: int = 5) -> dict[str, Any]:
-    with bed(agents=0, serve=False) as house:
+    with open_house() as house:
         fleet = start_fleet(house, agents)
         try:
             tasks = agents * replicas
             one_operation(house, replicas, tasks)
-            server = psutil.Process(house.pid)
+            server = psutil.Process(house.pids["control"])
             before = sum(server.cpu_times()[:2])
             rates = sorted(one_operation(house, replicas, tasks) for _ in range(rounds))
             used = sum(server.cpu_times()[:2]) - before

@@ -11,7 +11,9 @@ from typing import Any
 
 import psutil
 
-from .bed import Bed, bed
+from tests.support.house import House
+
+from .bed import NODE, bed
 
 
 def cost(pid: int, seconds: float) -> dict[str, float]:
@@ -28,9 +30,9 @@ def cost(pid: int, seconds: float) -> dict[str, float]:
     }
 
 
-def measure(house: Bed, seconds: float = 30) -> dict[str, Any]:
+def measure(house: House, seconds: float = 30) -> dict[str, Any]:
     """Of an agent that has taken no task since its start, and of its control plane."""
-    return {"p7_idle_agent": cost(house.agent_pid("node-0"), seconds), "seconds": seconds}
+    return {"p7_idle_agent": cost(house.pids[NODE], seconds), "seconds": seconds}
 
 
 if __name__ == "__main__":

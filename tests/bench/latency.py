@@ -9,32 +9,28 @@ import json
 import time
 from typing import Any
 
-from hostler.cli.operations_api import submit_body
+from tests.support.house import FINAL, PATH, House
 
-from .bed import PATH, Bed, bed
+from .bed import NODE, bed
 from .floors import spread
 
-FINAL = {"succeeded", "failed", "canceled"}
+
+def submit(house: House, ref: str, replicas: int = 1) -> str:
+    return house.submit(ref, nodes=(NODE,), replicas=replicas)
 
 
-def submit(house: Bed, ref: str, replicas: int = 1) -> str:
-    body = submit_body(ref, inputs={}, nodes=("node-0",), labels={}, replicas=replicas)
-    created: str = house.client.call("POST", PATH, body=body)["operation_id"]
-    return created
-
-
-def follow(house: Bed, operation_id: str) -> None:
+def follow(house: House, operation_id: str) -> None:
     """Returns when the server says that the operation has ended."""
     for _ in house.client.events(f"{PATH}/{operation_id}/events"):
         continue
 
 
-def poll(house: Bed, operation_id: str) -> None:
+def poll(house: House, operation_id: str) -> None:
     while house.client.call("GET", f"{PATH}/{operation_id}")["status"] not in FINAL:
         time.sleep(0.01)
 
 
-def started(house: Bed) -> tuple[float, float]:
+def started(house: House) -> tuple[float, float]:
     """Seconds from the submit to the process, and the length of the submit call itself."""
     t0 = time.time()
     operation_id = submit(house, "bench.stamp@v1")
@@ -45,13 +41,13 @@ def started(house: Bed) -> tuple[float, float]:
     return float(step["outputs"]["stdout"]) - t0, returned - t0
 
 
-def finished(house: Bed, wait: Any) -> float:
+def finished(house: House, wait: Any) -> float:
     t0 = time.perf_counter()
     wait(house, submit(house, "node.smoke.noop@v1"))
     return time.perf_counter() - t0
 
 
-def measure(house: Bed, rounds: int = 60) -> dict[str, Any]:
+def measure(house: House, rounds: int = 60) -> dict[str, Any]:
     for _ in range(5):
         started(house)
     starts = [started(house) for _ in range(rounds)]

@@ -8,23 +8,24 @@ import json
 import time
 from typing import Any
 
-from .bed import PATH, Bed, bed
-from .latency import FINAL, submit
+from tests.support.house import FINAL, House
+
+from .bed import bed
+from .latency import follow, submit
 
 
-def one_operation(house: Bed, tasks: int) -> float:
+def one_operation(house: House, tasks: int) -> float:
     t0 = time.perf_counter()
     operation_id = submit(house, "node.smoke.noop@v1", replicas=tasks)
-    for _ in house.client.events(f"{PATH}/{operation_id}/events"):
-        continue
+    follow(house, operation_id)
     took = time.perf_counter() - t0
-    ended = house.client.call("GET", f"{PATH}/{operation_id}")
+    ended = house.operation(operation_id)
     assert ended["status"] in FINAL
     assert ended["tasks_succeeded"] == tasks, ended["error_message"]
     return tasks / took
 
 
-def measure(house: Bed, tasks: int = 200, rounds: int = 7) -> dict[str, Any]:
+def measure(house: House, tasks: int = 200, rounds: int = 7) -> dict[str, Any]:
     one_operation(house, tasks)
     rates = sorted(one_operation(house, tasks) for _ in range(rounds))
     return {

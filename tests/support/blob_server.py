@@ -257,6 +257,17 @@ def drip(bytes_at_once: int, pause_s: float) -> Fault:
     return lambda reply, asked, blob: replace(reply, body=_for_ever(b"x" * bytes_at_once, pause_s))
 
 
+def slowly(bytes_at_once: int, pause_s: float) -> Fault:
+    """The right body, with a pause between its pieces."""
+
+    def pieces(body: memoryview) -> Iterator[bytes]:
+        for start in range(0, len(body), bytes_at_once):
+            yield bytes(body[start : start + bytes_at_once])
+            time.sleep(pause_s)
+
+    return lambda reply, asked, blob: replace(reply, body=pieces(memoryview(bytes(reply.body))))  # type: ignore[arg-type]
+
+
 def silent(reply: Reply, asked: Asked, blob: Blob) -> Reply:
     """Sends a little, then nothing, and keeps the connection."""
 

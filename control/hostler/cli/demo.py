@@ -77,6 +77,16 @@ class Processes:
         process.send_signal(signal.SIGKILL)
         process.wait()
 
+    def forget(self, name: str) -> None:
+        """A child that has ended by itself."""
+        self._running.pop(name)
+
+    def end(self, name: str) -> None:
+        """SIGTERM, and waits."""
+        process = self._running.pop(name)
+        process.terminate()
+        process.wait()
+
     def check(self, name: str, log: Path) -> None:
         """Raises with the log's last line if the process has ended."""
         if self._running[name].poll() is None:

@@ -29,11 +29,17 @@ class Outgoing:
         self._progress: dict[tuple[str, str], StepProgress] = {}
         self._sent = 0
         self._more = True
+        self._up = asyncio.Event()
         self._next_beat = 0.0
         self._interval_s = 30.0
 
+    def link_down(self) -> None:
+        """Nothing is sent before the next welcome: a row past a lost one would acknowledge both."""
+        self._up.clear()
+
     def link_up(self, interval_s: float) -> None:
-        """A new link: everything not acknowledged is sent again."""
+        """A new link: everything not acknowledged is sent again, from the oldest on."""
+        self._up.set()
         self._sent, self._more = 0, True
         self._interval_s = max(1.0, interval_s)
         self._next_beat = asyncio.get_running_loop().time() + self._interval_s
@@ -59,6 +65,7 @@ class Outgoing:
     async def next_batch(self) -> list[node_pb2.AgentMessage]:
         """The messages to send now; waits while there are none."""
         while True:
+            await self._up.wait()
             self._wake.clear()
             batch = await self._collect()
             if batch:

@@ -96,6 +96,7 @@ class Session:
 
     async def _link(self) -> None:
         self._retry_after_s = 0.0
+        self._outgoing.link_down()
         async with self._dial() as channel:
             stub = node_pb2_grpc.NodeServiceStub(channel)
             try:

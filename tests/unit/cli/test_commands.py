@@ -1,0 +1,170 @@
+"""The command line: help, exit codes, one-sentence errors; what works on files works without a server."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from hostler.cli.main import GROUPS, main
+
+PROFILES = Path(__file__).resolve().parents[3] / "profiles"
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(main, list(arguments), input=stdin, env={"HOSTLER_CONFIG": None})
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    context = click.Context(main)
+    for name in GROUPS:
+        group = main.get_command(context, name)
+        assert group is not None
+        yield (name,)
+        if isinstance(group, click.Group):
+            yield from ((name, inner) for inner in group.list_commands(context))
+
+
+@pytest.mark.parametrize("path", list(commands()), ids=" ".join)
+def test_every_command_has_help_that_says_something(path: tuple[str, ...]) -> None:
+    result = run(*path, "--help")
+    assert result.exit_code == 0
+    assert len(result.output.splitlines()) >= 4
+    described = result.output.split("\n\n")[1].strip()
+    assert described
+    assert not described.startswith("Options")
+
+
+def test_help_comes_without_loading_what_it_does_not_need() -> None:
+    code = (
+        "import sys\nfrom hostler.cli.main import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        "print(sorted({'httpx', 'grpc', 'rich', 'yaml', 'jsonschema_rs', 'cryptography'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_printed_for_each_shell(shell: str) -> None:
+    result = run("completion", shell)
+    assert result.exit_code == 0
+    assert "_HOSTLER_COMPLETE" in result.output
+
+
+def test_a_server_that_does_not_answer_is_exit_code_three(tmp_path: Path) -> None:
+    result = run("--server", "http://127.0.0.1:1", "--project", "p", "operations", "list")
+    assert result.exit_code == 3
+    assert "[controller_unreachable]" in result.output
+
+
+def test_a_missing_project_is_wrong_usage() -> None:
+    result = run("operations", "list")
+    assert result.exit_code == 2
+    assert "--project" in result.output
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["server = ", 'server = "x"\nsevrer = "y"\n', "server = 1\n", "\x00", 'server = "http://a"\n[proj'],
+    ids=["half-written", "unknown key", "wrong type", "binary", "cut off"],
+)
+def test_a_broken_configuration_is_one_sentence_and_exit_code_two(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    result = run("--config", str(path), "operations", "list")
+    assert result.exit_code == 2
+    assert "[invalid_config]" in result.output
+    assert "Traceback" not in result.output
+    assert str(path) in result.output
+
+
+def test_a_token_file_that_others_can_read_is_refused_and_not_shown(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("hsb1_very-secret")
+    token.chmod(0o644)
+    result = run("--token-file", str(token), "--project", "p", "operations", "list")
+    assert result.exit_code == 2
+    assert "chmod 600" in result.output
+    assert "very-secret" not in result.output
+
+
+def test_PF_12_lint_names_file_line_and_rule_and_exits_one(tmp_path: Path) -> None:
+    (tmp_path / "definitions").mkdir()
+    (tmp_path / "definitions" / "bad.yaml").write_text(
+        "type: a\nversion: v1\ninputs: {type: object, additionalProperties: false}\ncapabilities: {}\n"
+        "steps:\n  - {id: x, kind: command.exec, params: {script: rm}}\n"
+    )
+    result = run("profiles", "lint", str(tmp_path))
+    assert result.exit_code == 1
+    assert "bad.yaml:6: [step-kind]" in result.output
+    as_json = run("profiles", "lint", str(tmp_path), "--output", "json")
+    assert {finding["rule"] for finding in json.loads(as_json.output)} == {"step-kind", "capabilities"}
+
+
+def test_broken_yaml_is_one_sentence_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "definitions").mkdir()
+    (tmp_path / "definitions" / "bad.yaml").write_text("type: a\ntype: b\n")
+    result = run("profiles", "lint", str(tmp_path))
+    assert result.exit_code == 2
+    assert "line 2" in result.output
+    assert "[invalid_yaml]" in result.output
+
+
+def test_the_shipped_profiles_lint_clean() -> None:
+    assert run("profiles", "lint", str(PROFILES)).exit_code == 0
+
+
+def test_the_ceremony_and_a_signed_catalog_work_offline_and_overwrite_nothing(tmp_path: Path) -> None:
+    pki, bundle = tmp_path / "pki", tmp_path / "catalog.json"
+    assert run("pki", "init", str(pki), "--trust-domain", "unit.test").exit_code == 0
+    again = run("pki", "init", str(pki), "--trust-domain", "unit.test")
+    assert again.exit_code == 1
+    assert "[already_initialised]" in again.output
+    signed = run("profiles", "sign", str(PROFILES), "--key", str(pki / "catalog/catalog.key"), "-o", str(bundle))
+    assert signed.exit_code == 0, signed.output
+    assert json.loads(bundle.read_bytes())["manifest"]["signatures"]
+    shown = run("pki", "show", str(pki), "--output", "json")
+    assert json.loads(shown.output)["trust_domain"] == "unit.test"
+    (pki / "catalog/catalog.key").chmod(0o644)
+    refused = run("profiles", "sign", str(PROFILES), "--key", str(pki / "catalog/catalog.key"), "-o", str(bundle))
+    assert refused.exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["", "{}", "null", "[" * 5000])
+def test_what_is_no_audit_bundle_is_one_sentence(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "audit.json"
+    path.write_text(text)
+    result = run("audit", "verify", str(path))
+    assert result.exit_code == 1
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["submit", "no-version", "--node", "a"],
+        ["submit", "a@v1"],
+        ["submit", "a@v1", "--node", "a", "-i", "novalue"],
+        ["submit", "a@v1", "--node", "a", "-i", "x:={"],
+        ["submit", "a@v1", "--label", "novalue"],
+    ],
+)
+def test_wrong_usage_of_submit_is_exit_code_two_and_sends_nothing(arguments: list[str]) -> None:
+    result = run("--server", "http://127.0.0.1:1", "--project", "p", "operations", *arguments)
+    assert result.exit_code == 2, result.output
+
+
+@pytest.mark.parametrize("text", ["- a\n", "a: [", "just text"])
+def test_a_broken_input_file_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "inputs.yaml"
+    path.write_text(text)
+    arguments = ["operations", "submit", "a@v1", "--node", "a", "--input-file", str(path)]
+    result = run("--server", "http://127.0.0.1:1", "--project", "p", *arguments)
+    assert result.exit_code == 2
+    assert "[invalid_yaml]" in result.output
+    assert str(path) in result.output
