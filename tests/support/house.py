@@ -72,7 +72,7 @@ class House:
         config.write_text(demo_files.control_toml(self.home, self.ports))
         self.do("hostler-control", "init", "--config", str(config))
         out = ["--role", "platform_admin", "--token-out", str(self.home / "admin.token")]
-        self.do("hostler-control", "add-principal", "house", "--config", str(config), *out)
+        self.do("hostler-control", "principals", "add", "house", "--config", str(config), *out)
 
     def serve(self) -> None:
         """Starts the control plane, and publishes the catalog the first time."""

@@ -155,7 +155,7 @@ class Demo:
         self.do([program, "init", "--config", config])
         token = self.home / "admin.token"
         role = ["--role", "platform_admin", "--token-out", str(token)]
-        self.do([program, "add-principal", "demo-admin", "--config", config, *role])
+        self.do([program, "principals", "add", "demo-admin", "--config", config, *role])
         self.run.start("control", [program, "serve", "--config", config], log)
         client = Client(Settings(server=self.ports.server, token_file=str(token), project=demo_files.PROJECT))
         self.until(lambda: self._healthy(client), "control", log)

@@ -29,8 +29,7 @@ def list_nodes(settings: Settings, everything: bool, output: str) -> None:
         print_json(items)
         return
     rows = [
-        (n["name"], n["node_id"], _state(n), n["agent_version"], n["project_id"], n["storage"], _ago(n))
-        for n in items
+        (n["name"], n["node_id"], _state(n), n["agent_version"], n["project_id"], n["storage"], _ago(n)) for n in items
     ]
     table(("NAME", "NODE", "STATE", "AGENT", "PROJECT", "STORAGE", "LAST SEEN"), rows)
 

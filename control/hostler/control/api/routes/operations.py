@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
-from hostler.base.errors import error
+from hostler.base.errors import HostlerError, error
 from hostler.control.api import pages, sse
 from hostler.control.api.authz import permit_own
 from hostler.control.api.bodies import Submit
@@ -22,6 +22,7 @@ from hostler.wire.task import TaskMode
 
 FINAL = frozenset({"succeeded", "failed", "canceled"})
 STATUSES = ("", "queued", "running", *sorted(FINAL))
+_ABOUT_INPUTS = ("input_schema", "secret_in_payload")
 _QUIET_S = 15.0  # then a comment keeps the connection open
 _BATCH = 500
 
@@ -30,25 +31,28 @@ async def submit(call: Call) -> tuple[int, Any]:
     """202 with `operation_id`; 200 when the idempotency key had been used with the same body."""
     project_id = await call.project()
     body = await call.body(Submit)
-    header_key = call.request.headers.get("idempotency-key", "")
     correlation_id = body.correlation_id or call.correlation_id
     org_id = call.principal.org_id or await call.engine.reader.org_of_project(project_id)
-    made: OperationCreated = await call.execute(
-        SubmitOperation(
-            actor=call.principal.actor(),
-            org_id=org_id,
-            project_id=project_id,
-            operation_type=body.operation_type,
-            version=body.version,
-            inputs=body.inputs,
-            target_selector=body.target_selector,
-            idempotency_key=body.idempotency_key or header_key[:200] or secrets.token_hex(16),
-            correlation_id=correlation_id,
-            traceparent=call.request.headers.get("traceparent", "")[:64],
-            mode=TaskMode(body.mode),
-            approved_plans=body.approved_plans,
-        )
+    command = SubmitOperation(
+        actor=call.principal.actor(),
+        org_id=org_id,
+        project_id=project_id,
+        operation_type=body.operation_type,
+        version=body.version,
+        inputs=body.inputs,
+        target_selector=body.target_selector,
+        idempotency_key=_idempotency_key(call, body),
+        correlation_id=correlation_id,
+        traceparent=call.request.headers.get("traceparent", "")[:64],
+        mode=TaskMode(body.mode),
+        approved_plans=body.approved_plans,
     )
+    try:
+        made: OperationCreated = await call.execute(command)
+    except HostlerError as err:
+        if err.code in _ABOUT_INPUTS:
+            err.pointer = f"/inputs{err.pointer}"  # the caller sees a body, the engine its inputs alone
+        raise
     answer = {
         "operation_id": made.operation_id,
         "created": made.created,
@@ -56,6 +60,16 @@ async def submit(call: Call) -> tuple[int, Any]:
         "correlation_id": correlation_id,
     }
     return (202 if made.created else 200), answer
+
+
+def _idempotency_key(call: Call, body: Submit) -> str:
+    """From the body or the header; without one no two requests are the same."""
+    in_header = call.request.headers.get("idempotency-key", "")
+    if len(in_header) > 200:
+        raise error("invalid_request", "the header idempotency-key is longer than 200 characters")
+    if body.idempotency_key and in_header and body.idempotency_key != in_header:
+        raise error("invalid_request", "idempotency key of header and body differ", pointer="/idempotency_key")
+    return body.idempotency_key or in_header or secrets.token_hex(16)
 
 
 async def listing(call: Call) -> Any:

@@ -1,0 +1,66 @@
+"""The HTTP API over an engine in this process: real routes, real store, no sockets."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from hostler.base.clock import SystemClock
+from hostler.base.digest import sha256_hex
+from hostler.control.api.app import make_app
+from hostler.control.api.bundles import Bundles
+from hostler.control.api.call import Parts
+from hostler.control.api.principal import Authenticator
+from hostler.control.kernel.commands import CreatePrincipal
+from hostler.control.metrics import Metrics
+from hostler.control.rpc.link import Links
+from hostler.control.rpc.progress import ProgressBoard
+from support.control import ADMIN, Fleet, FrozenClock, fleet_in
+from support.keys import DOMAIN, NOW, YEAR_MS
+
+SCOPES = {"platform_admin": ("", ""), "tenant_admin": ("acme", "")}  # project roles: ("acme", "train")
+
+
+@dataclass
+class Api:
+    """`fleet` is the control plane's inside and plays the nodes."""
+
+    fleet: Fleet
+    parts: Parts
+    app: Any
+
+    async def client(self, role: str, org: str = "acme", project: str = "train", name: str = "") -> httpx.AsyncClient:
+        """Speaks as a new principal of that role; its scope is cut to what the role may have."""
+        org, project = SCOPES.get(role, (org, project)) if org == "acme" else (org, project)
+        name = name or f"{role.replace('_', '-')}-{org or 'all'}"
+        await self.fleet.execute(
+            CreatePrincipal(
+                actor=ADMIN,
+                name=name,
+                token_sha256=sha256_hex(name.encode()),
+                role=role,
+                org_id=org,
+                project_id=project,
+                expires_at_ms=NOW + YEAR_MS,
+            )
+        )
+        return self.bearer(name)
+
+    def bearer(self, token: str, address: str = "127.0.0.1") -> httpx.AsyncClient:
+        """Speaks with that token, or with none."""
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        transport = httpx.ASGITransport(self.app, client=(address, 1), raise_app_exceptions=False)
+        return httpx.AsyncClient(transport=transport, base_url="http://control", headers=headers)
+
+
+@asynccontextmanager
+async def api_in(directory: Path, clock: FrozenClock | None = None) -> AsyncIterator[Api]:
+    async with fleet_in(directory, clock=clock) as fleet:
+        board = ProgressBoard(SystemClock())
+        bundles = Bundles(DOMAIN, fleet.keys.keyset())
+        authenticator = Authenticator(fleet.engine.reader.principal)
+        parts = Parts(fleet.engine, board, authenticator, Links(), bundles, Metrics())
+        yield Api(fleet, parts, make_app(parts, "test"))
