@@ -29,7 +29,7 @@ def test_RT_05_SK_02_bytes_on_the_wire_after_a_kill_are_about_the_remainder(hous
         source.blobs["/blob"] = Blob(data)
         source.faults += [slowly(1 << 20, 0.004)]
         house.configure("a", ca_file=Path(source.certs.ca))
-        house.start("a")
+        house.restart("a")
         inputs = {
             "url": source.url("/blob"),
             "sha256": sha256(data).hexdigest(),
@@ -50,7 +50,6 @@ def test_RT_05_SK_02_bytes_on_the_wire_after_a_kill_are_about_the_remainder(hous
     assert offsets[1] > SIZE // 4, "the transfer began again from nothing"
     assert sha256((models / "blob").read_bytes()).hexdigest() == inputs["sha256"]
     assert len(house.receipts(operation_id)) == 4
-    house.stop("a")
 
 
 def _largest(directory: Path) -> int:
@@ -63,7 +62,7 @@ def sleepers() -> list[int]:
 
 def test_OP_17_EV_05_a_cancelled_step_s_process_is_gone_before_the_operation_is_canceled(house: House) -> None:
     house.configure("a")
-    house.start("a")
+    house.restart("a")
     operation_id = house.submit("node.smoke.sleep@v1", {"seconds": 987})
     house.until(lambda: bool(sleepers()))
     house.client.call("POST", f"/api/v1/projects/test/operations/{operation_id}/cancel")
@@ -75,8 +74,7 @@ def test_OP_17_EV_05_a_cancelled_step_s_process_is_gone_before_the_operation_is_
 
 
 def test_OP_17_a_cancel_while_the_node_is_away_reaches_it_when_it_is_back(house: House) -> None:
-    house.stop("a")
-    house.start("a")
+    house.restart("a")
     operation_id = house.submit("node.smoke.sleep@v1", {"seconds": 987})
     house.until(lambda: bool(sleepers()))
     house.kill("control")
@@ -87,6 +85,7 @@ def test_OP_17_a_cancel_while_the_node_is_away_reaches_it_when_it_is_back(house:
 
 
 def test_RT_03_RT_04_a_retry_goes_on_from_the_first_failed_step(house: House) -> None:
+    house.restart("a")
     target = house.home / "a" / "root" / "srv" / "wanted"
     checks = [{"type": "file", "path": "/srv/wanted", "min_bytes": 1}]
     operation_id = house.submit("runtime.readiness.verify@v1", {"checks": checks, "within_seconds": 0})

@@ -22,7 +22,7 @@ async def test_API_07_08_a_submit_is_delivered_run_and_seen_with_its_receipts(tm
         assert (step["status"], step["receipt_digest"]) == ("succeeded", node.chain_head)
         path = f"{operations()}/{operation_id}"
         events = sse((await control.http.get(f"{path}/events")).text)
-        assert [name for _, name, _ in events][0] == "operation.requested"
+        assert next(name for _, name, _ in events) == "operation.requested"
         assert events[-1][1:] == ("end", {"status": "succeeded"})
         bundle = (await control.http.get(f"{path}/audit-bundle")).content
         report = verify_bundle(bundle, trust(tmp_path))

@@ -143,6 +143,12 @@ class House:
         self.until(lambda: self.node(name)["connection"] == "connected", name)
         return process
 
+    def restart(self, name: str) -> subprocess.Popen[bytes]:
+        """A fresh start, whether the agent runs or not."""
+        if name in self.run.names():
+            self.stop(name)
+        return self.start(name)
+
     def launch(self, name: str) -> subprocess.Popen[bytes]:
         directory = self.home / name
         arguments = [program("hostler-agent"), "run", "--config", str(directory / "agent.toml")]

@@ -77,6 +77,9 @@ class Processes:
         process.send_signal(signal.SIGKILL)
         process.wait()
 
+    def names(self) -> list[str]:
+        return list(self._running)
+
     def forget(self, name: str) -> None:
         """A child that has ended by itself."""
         self._running.pop(name)

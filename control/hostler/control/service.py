@@ -139,6 +139,7 @@ def _http_server(config: ControlConfig, parts: Parts) -> _Http:
         ws="none",
         lifespan="off",
         access_log=False,
+        proxy_headers=False,
         log_config=None,
         server_header=False,
         ssl_certfile=config.http_tls_certificate or None,

@@ -19,7 +19,7 @@ from hostler.base.logs import get_logger
 from hostler.control.api import openapi
 from hostler.control.api.authz import permit
 from hostler.control.api.call import Call, Parts
-from hostler.control.api.principal import Principal
+from hostler.control.api.principal import Caller
 from hostler.control.api.problems import problem
 from hostler.control.api.table import ROUTES, Route
 from hostler.control.api.web import web_routes
@@ -98,7 +98,7 @@ class _Edge:
 
 
 def _refusal(
-    route: Route, principal: Principal, request: Request, err: HostlerError, correlation_id: str
+    route: Route, principal: Caller, request: Request, err: HostlerError, correlation_id: str
 ) -> RecordRefusal:
     return RecordRefusal(
         actor=principal.actor(),

@@ -1,7 +1,7 @@
 """Route → permission → roles. Default deny: a route without a row does not answer (AZ-01..05, AZ-10)."""
 
 from hostler.base.errors import error
-from hostler.control.api.principal import Principal
+from hostler.control.api.principal import Caller
 
 PLATFORM, TENANT, ADMIN, MEMBER, VIEWER = (
     "platform_admin",
@@ -30,24 +30,24 @@ PERMISSIONS: dict[str, frozenset[str]] = {
 }
 
 
-def permit(principal: Principal, permission: str) -> None:
+def permit(principal: Caller, permission: str) -> None:
     """Raises `scope_denied`."""
     if principal.role not in PERMISSIONS.get(permission, frozenset()):
         raise error("scope_denied", f"role {principal.role} does not hold {permission}")
 
 
-def permit_own(principal: Principal, requested_by: str) -> None:
+def permit_own(principal: Caller, requested_by: str) -> None:
     """A member ends what it began, nobody else's (AZ-04). Raises `scope_denied`."""
     if principal.role == MEMBER and principal.name != requested_by:
         raise error("scope_denied", "a project_member cancels its own operations only")
 
 
-def is_unlimited(principal: Principal) -> bool:
+def is_unlimited(principal: Caller) -> bool:
     """Whether every project is in its scope."""
     return principal.role == PLATFORM
 
 
-def permit_project(principal: Principal, org_of_project: str, project_id: str) -> None:
+def permit_project(principal: Caller, org_of_project: str, project_id: str) -> None:
     """Raises `not_found`, as if the project did not exist: nothing of another tenant can be told apart (S2).
 
     Args:

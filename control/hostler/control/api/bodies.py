@@ -1,4 +1,7 @@
-"""What requests carry. Strict: an unknown field is refused. The OpenAPI document is made from these."""
+"""What requests carry, and answers that are no records of the store. The OpenAPI document is made from these.
+
+Requests are strict: an unknown field is refused. Answers may gain fields.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -52,3 +55,52 @@ class CatalogBundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     manifest: msgspec.Raw
     documents: tuple[msgspec.Raw, ...]
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """The `type@version`s that were not there before."""
+
+    registered: tuple[str, ...]
+
+
+class DefinitionState(msgspec.Struct, frozen=True):
+    ref: str
+    state: str
+
+
+class NodeState(msgspec.Struct, frozen=True):
+    node_id: str
+    state: str
+
+
+class TokenMade(msgspec.Struct, frozen=True):
+    """`token` is shown this once."""
+
+    token: str
+    token_id: str
+    expires_at_ms: int
+
+
+class PrincipalMade(msgspec.Struct, frozen=True):
+    """`token` is shown this once."""
+
+    name: str
+    token: str
+
+
+class PrincipalRevoked(msgspec.Struct, frozen=True):
+    name: str
+    revoked: bool = True
+
+
+class Submitted(msgspec.Struct, frozen=True, kw_only=True):
+    """`created` is false when the idempotency key had been used; `deprecated` warns of the definition (OP-18)."""
+
+    operation_id: str
+    created: bool
+    deprecated: bool
+    correlation_id: str
+
+
+class OperationRef(msgspec.Struct, frozen=True):
+    operation_id: str

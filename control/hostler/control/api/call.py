@@ -9,7 +9,7 @@ from hostler.base.errors import error
 from hostler.base.strict import decode_json
 from hostler.control.api.authz import is_unlimited, permit_project
 from hostler.control.api.bundles import Bundles
-from hostler.control.api.principal import Authenticator, Principal
+from hostler.control.api.principal import Authenticator, Caller
 from hostler.control.engine import Engine
 from hostler.control.kernel.commands import Command
 from hostler.control.metrics import Metrics
@@ -42,7 +42,7 @@ class Call:
 
     request: Request
     parts: Parts
-    principal: Principal
+    principal: Caller
     correlation_id: str
     reached_engine: bool = field(default=False, init=False)
 

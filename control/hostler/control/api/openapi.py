@@ -11,11 +11,12 @@ _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 
 def document(version: str) -> dict[str, Any]:
-    types = [route.body for route in ROUTES if route.body is not None]
-    _, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    types = [type_ for route in ROUTES for type_ in (route.body, route.answer) if type_ is not None]
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    of = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, of)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Hostler admin API", "version": version, "license": {"name": "Apache-2.0"}},
@@ -28,10 +29,10 @@ def document(version: str) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
+def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
     parameters = [_parameter(name, "path") for name in _PARAMETER.findall(route.path)]
     parameters += [_parameter(name, "query") for name in route.query]
-    answer: dict[str, Any] = {"application/json": {"schema": {}}}
+    answer: dict[str, Any] = {"application/json": {"schema": schemas[route.answer]}}
     if route.events:
         answer["text/event-stream"] = {"schema": {"type": "string"}}
     described: dict[str, Any] = {
@@ -47,8 +48,7 @@ def _operation(route: Route) -> dict[str, Any]:
         },
     }
     if route.body is not None:
-        schema = {"$ref": f"#/components/schemas/{route.body.__name__}"}
-        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schemas[route.body]}}}
     return described
 
 

@@ -13,7 +13,7 @@ def size_of(text: str) -> int:
     """Raises `invalid_request` for anything but 1 to 1000."""
     if not text:
         return DEFAULT_SIZE
-    if not text.isdigit() or not 1 <= int(text[:6]) <= MAX_SIZE:
+    if not (text.isascii() and text.isdigit() and len(text) <= 4) or not 1 <= int(text) <= MAX_SIZE:
         raise error("invalid_request", f"page_size must be a number from 1 to {MAX_SIZE}")
     return int(text)
 
@@ -21,7 +21,7 @@ def size_of(text: str) -> int:
 def log_position(cursor: str) -> int:
     """The id after which a page of log lines begins. Raises `invalid_cursor`."""
     position = decode_cursor(cursor).removeprefix("log:") if cursor else "0"
-    if not position.isdigit() or len(position) > 18:
+    if not (position.isascii() and position.isdigit()) or len(position) > 18:
         raise error("invalid_cursor", "the cursor is of another list")
     return int(position)
 

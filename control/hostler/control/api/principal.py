@@ -14,7 +14,7 @@ _CACHE_S = 5.0
 _CACHE_SIZE = 4096
 
 
-class Principal(msgspec.Struct, frozen=True, kw_only=True):
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """`org_id` and `project_id` are empty where the role is not limited to one."""
 
     name: str
@@ -31,13 +31,13 @@ class Authenticator:
 
     def __init__(self, lookup: Callable[[str], Awaitable[StoredPrincipal | None]]) -> None:
         self._lookup = lookup
-        self._cache: dict[str, tuple[float, Principal]] = {}
+        self._cache: dict[str, tuple[float, Caller]] = {}
 
     def forget(self) -> None:
         """After a revocation: nobody is known from before."""
         self._cache.clear()
 
-    async def of(self, authorization: str) -> Principal:
+    async def of(self, authorization: str) -> Caller:
         """Raises `unauthenticated`."""
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token or len(token) > 512:
@@ -49,7 +49,7 @@ class Authenticator:
         stored = await self._lookup(digest)
         if stored is None:
             raise error("unauthenticated", "the bearer token is not known, revoked or expired")
-        principal = Principal(name=stored.name, role=stored.role, org_id=stored.org_id, project_id=stored.project_id)
+        principal = Caller(name=stored.name, role=stored.role, org_id=stored.org_id, project_id=stored.project_id)
         if len(self._cache) >= _CACHE_SIZE:
             self._cache.clear()
         self._cache[digest] = (time.monotonic() + _CACHE_S, principal)

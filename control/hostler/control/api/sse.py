@@ -26,6 +26,6 @@ def last_event_id(text: str) -> int:
     """0 without one. Raises `invalid_cursor`."""
     if not text:
         return 0
-    if not text.isdigit() or len(text) > 18:
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
         raise error("invalid_cursor", "Last-Event-ID is not one this server gave out")
     return int(text)

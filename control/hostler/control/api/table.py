@@ -7,7 +7,10 @@ import msgspec
 
 from hostler.control.api import bodies
 from hostler.control.api.call import Call
+from hostler.control.api.principal import Caller
 from hostler.control.api.routes import definitions, nodes, operations, principals
+from hostler.control.store import records
+from hostler.pki.bundle import Bundle
 
 Handler = Callable[[Call], Awaitable[Any]]
 
@@ -17,6 +20,7 @@ class Route(NamedTuple):
     action: what a mutation is called in the audit; "" for what only reads.
     query: names of the query parameters; any other is refused.
     events: the answer may be server-sent events.
+    answer: type of the answer's body.
     """
 
     method: str
@@ -28,6 +32,7 @@ class Route(NamedTuple):
     query: tuple[str, ...] = ()
     events: bool = False
     action: str = ""
+    answer: Any = None
 
     @property
     def name(self) -> str:
@@ -41,7 +46,7 @@ _OPERATION = f"{_PROJECT}/operations/{{operation_id}}"
 _DEFINITION = f"{_ADMIN}/operation-definitions/{{ref}}"
 
 ROUTES: tuple[Route, ...] = (
-    Route("GET", "/api/v1/whoami", "self.read", principals.whoami, "The calling principal"),
+    Route("GET", "/api/v1/whoami", "self.read", principals.whoami, "The calling principal", answer=Caller),
     Route(
         "POST",
         f"{_ADMIN}/operation-definitions",
@@ -50,6 +55,7 @@ ROUTES: tuple[Route, ...] = (
         "Register the definitions of a signed catalog",
         body=bodies.CatalogBundle,
         action="catalog.register",
+        answer=bodies.Registered,
     ),
     Route(
         "GET",
@@ -58,8 +64,9 @@ ROUTES: tuple[Route, ...] = (
         definitions.listing,
         "List definitions",
         query=_PAGE,
+        answer=records.Page[records.DefinitionView],
     ),
-    Route("GET", _DEFINITION, "definitions.read", definitions.get, "Show a definition"),
+    Route("GET", _DEFINITION, "definitions.read", definitions.get, "Show a definition", answer=records.DefinitionView),
     Route(
         "POST",
         f"{_DEFINITION}/deprecate",
@@ -67,6 +74,7 @@ ROUTES: tuple[Route, ...] = (
         definitions.deprecate,
         "Deprecate a definition",
         action="definition.set_state",
+        answer=bodies.DefinitionState,
     ),
     Route(
         "POST",
@@ -75,11 +83,33 @@ ROUTES: tuple[Route, ...] = (
         definitions.retire,
         "Retire a definition",
         action="definition.set_state",
+        answer=bodies.DefinitionState,
     ),
-    Route("GET", f"{_ADMIN}/nodes", "nodes.admin", nodes.all_nodes, "List all nodes", query=_PAGE),
-    Route("GET", f"{_ADMIN}/nodes/{{node_id}}", "nodes.admin", nodes.get, "Show a node, by id or name"),
     Route(
-        "POST", f"{_ADMIN}/nodes/{{node_id}}/revoke", "nodes.admin", nodes.revoke, "Revoke a node", action="node.revoke"
+        "GET",
+        f"{_ADMIN}/nodes",
+        "nodes.admin",
+        nodes.all_nodes,
+        "List all nodes",
+        query=_PAGE,
+        answer=records.Page[records.NodeView],
+    ),
+    Route(
+        "GET",
+        f"{_ADMIN}/nodes/{{node_id}}",
+        "nodes.admin",
+        nodes.get,
+        "Show a node, by id or name",
+        answer=records.NodeView,
+    ),
+    Route(
+        "POST",
+        f"{_ADMIN}/nodes/{{node_id}}/revoke",
+        "nodes.admin",
+        nodes.revoke,
+        "Revoke a node",
+        action="node.revoke",
+        answer=bodies.NodeState,
     ),
     Route(
         "POST",
@@ -89,6 +119,7 @@ ROUTES: tuple[Route, ...] = (
         "Make a one-use enrolment token",
         body=bodies.EnrolmentToken,
         action="node.token.create",
+        answer=bodies.TokenMade,
     ),
     Route(
         "GET",
@@ -97,6 +128,7 @@ ROUTES: tuple[Route, ...] = (
         nodes.audit_bundle,
         "The receipt chain of a node",
         query=("node_id",),
+        answer=Bundle,
     ),
     Route(
         "POST",
@@ -106,8 +138,17 @@ ROUTES: tuple[Route, ...] = (
         "Make a principal and its token",
         body=bodies.NewPrincipal,
         action="principal.create",
+        answer=bodies.PrincipalMade,
     ),
-    Route("GET", f"{_ADMIN}/principals", "principals.admin", principals.listing, "List principals", query=_PAGE),
+    Route(
+        "GET",
+        f"{_ADMIN}/principals",
+        "principals.admin",
+        principals.listing,
+        "List principals",
+        query=_PAGE,
+        answer=records.Page[records.Principal],
+    ),
     Route(
         "DELETE",
         f"{_ADMIN}/principals/{{name}}",
@@ -115,8 +156,17 @@ ROUTES: tuple[Route, ...] = (
         principals.revoke,
         "Revoke a principal",
         action="principal.revoke",
+        answer=bodies.PrincipalRevoked,
     ),
-    Route("GET", f"{_PROJECT}/nodes", "nodes.read", nodes.of_project, "List a project's nodes", query=_PAGE),
+    Route(
+        "GET",
+        f"{_PROJECT}/nodes",
+        "nodes.read",
+        nodes.of_project,
+        "List a project's nodes",
+        query=_PAGE,
+        answer=records.Page[records.NodeView],
+    ),
     Route(
         "POST",
         f"{_PROJECT}/operations",
@@ -125,6 +175,7 @@ ROUTES: tuple[Route, ...] = (
         "Submit an operation",
         body=bodies.Submit,
         action="operation.submit",
+        answer=bodies.Submitted,
     ),
     Route(
         "GET",
@@ -133,8 +184,16 @@ ROUTES: tuple[Route, ...] = (
         operations.listing,
         "List operations, newest first",
         query=(*_PAGE, "status"),
+        answer=records.Page[records.OperationSummary],
     ),
-    Route("GET", _OPERATION, "operations.read", operations.get, "Show an operation with tasks and steps"),
+    Route(
+        "GET",
+        _OPERATION,
+        "operations.read",
+        operations.get,
+        "Show an operation with tasks and steps",
+        answer=records.OperationView,
+    ),
     Route(
         "POST",
         f"{_OPERATION}/cancel",
@@ -142,6 +201,7 @@ ROUTES: tuple[Route, ...] = (
         operations.cancel,
         "Cancel an operation",
         action="operation.cancel",
+        answer=bodies.OperationRef,
     ),
     Route(
         "POST",
@@ -150,6 +210,7 @@ ROUTES: tuple[Route, ...] = (
         operations.retry,
         "Retry from the first failed step",
         action="operation.retry",
+        answer=bodies.OperationRef,
     ),
     Route(
         "GET",
@@ -159,6 +220,7 @@ ROUTES: tuple[Route, ...] = (
         "Log lines, in pages or with follow=true as server-sent events",
         query=(*_PAGE, "step_id", "follow"),
         events=True,
+        answer=records.Page[records.LogView],
     ),
     Route(
         "GET",
@@ -167,6 +229,7 @@ ROUTES: tuple[Route, ...] = (
         operations.events,
         "The operation's events and progress as server-sent events",
         events=True,
+        answer=records.EventView,
     ),
     Route(
         "GET",
@@ -174,5 +237,6 @@ ROUTES: tuple[Route, ...] = (
         "operations.read",
         operations.audit_bundle,
         "The receipt chains of the operation's nodes",
+        answer=Bundle,
     ),
 )

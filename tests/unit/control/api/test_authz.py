@@ -14,7 +14,13 @@ OPEN = {"/health", "/metrics", "/openapi.json", "/", "/page.js", "/page.css"}
 
 
 def path_of(route: Route, **values: str) -> str:
-    known = {"project_id": "train", "operation_id": "op_x", "node_id": "nod_x", "ref": "demo.write@v1", "name": "nobody"}
+    known = {
+        "project_id": "train",
+        "operation_id": "op_x",
+        "node_id": "nod_x",
+        "ref": "demo.write@v1",
+        "name": "nobody",
+    }
     return route.path.format(**(known | values))
 
 
@@ -160,5 +166,3 @@ async def test_SE_02_a_mutation_that_passed_or_failed_inside_leaves_exactly_one_
             await admin.post(base, json=body)
             (line,) = (await api.fleet.engine.reader.audit(0, 10_000))[len(before) :]
             assert (line.action, line.result) == ("operation.submit", result)
-
-

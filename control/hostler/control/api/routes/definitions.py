@@ -5,16 +5,17 @@ from typing import Any
 from hostler.base.errors import error
 from hostler.catalog.manifest import read_bundle
 from hostler.control.api import pages
+from hostler.control.api.bodies import DefinitionState, Registered
 from hostler.control.api.call import MAX_CATALOG, Call
 from hostler.control.kernel.commands import RegisterCatalog, SetDefinitionState
 
 
-async def register(call: Call) -> tuple[int, Any]:
+async def register(call: Call) -> tuple[int, Registered]:
     """201 with the `type@version`s that are new. Unsigned → 422 `catalog_unsigned`."""
     manifest, documents = read_bundle(await call.bytes(MAX_CATALOG))
     command = RegisterCatalog(actor=call.principal.actor(), manifest=manifest, documents=documents)
     registered = await call.execute(command)
-    return 201, {"registered": list(registered)}
+    return 201, Registered(tuple(registered))
 
 
 async def listing(call: Call) -> Any:
@@ -38,7 +39,7 @@ async def retire(call: Call) -> Any:
     return await _set_state(call, "retired")
 
 
-async def _set_state(call: Call, state: str) -> Any:
+async def _set_state(call: Call, state: str) -> DefinitionState:
     ref = call.path("ref")
     await call.execute(SetDefinitionState(actor=call.principal.actor(), ref=ref, state=state))
-    return {"ref": ref, "state": state}
+    return DefinitionState(ref, state)

@@ -6,7 +6,7 @@ import msgspec
 
 from hostler.base.errors import error
 from hostler.control.api import pages
-from hostler.control.api.bodies import EnrolmentToken
+from hostler.control.api.bodies import EnrolmentToken, NodeState, TokenMade
 from hostler.control.api.call import Call
 from hostler.control.kernel.commands import CreateEnrolmentToken, RevokeNode
 from hostler.control.store.records import NodeView, Page
@@ -25,13 +25,13 @@ async def get(call: Call) -> Any:
     return _fresh(call, await _node(call))
 
 
-async def revoke(call: Call) -> Any:
+async def revoke(call: Call) -> NodeState:
     node = await _node(call)
     await call.execute(RevokeNode(actor=call.principal.actor(), node_id=node.node_id))
-    return {"node_id": node.node_id, "state": "revoked"}
+    return NodeState(node.node_id, "revoked")
 
 
-async def create_token(call: Call) -> tuple[int, Any]:
+async def create_token(call: Call) -> tuple[int, TokenMade]:
     """201 with the token's text, once; only its hash is stored."""
     body = await call.body(EnrolmentToken)
     owner = await call.engine.reader.org_of_project(body.project_id)
@@ -51,7 +51,7 @@ async def create_token(call: Call) -> tuple[int, Any]:
             expires_at_ms=expires_at_ms,
         )
     )
-    return 201, {"token": token.text, "token_id": token.token_id, "expires_at_ms": expires_at_ms}
+    return 201, TokenMade(token.text, token.token_id, expires_at_ms)
 
 
 async def audit_bundle(call: Call) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from hostler.base.errors import HostlerError, error
 from hostler.control.api import pages, sse
 from hostler.control.api.authz import permit_own
-from hostler.control.api.bodies import Submit
+from hostler.control.api.bodies import OperationRef, Submit, Submitted
 from hostler.control.api.call import Call
 from hostler.control.kernel.commands import (
     CancelOperation,
@@ -27,7 +27,7 @@ _QUIET_S = 15.0  # then a comment keeps the connection open
 _BATCH = 500
 
 
-async def submit(call: Call) -> tuple[int, Any]:
+async def submit(call: Call) -> tuple[int, Submitted]:
     """202 with `operation_id`; 200 when the idempotency key had been used with the same body."""
     project_id = await call.project()
     body = await call.body(Submit)
@@ -53,12 +53,12 @@ async def submit(call: Call) -> tuple[int, Any]:
         if err.code in _ABOUT_INPUTS:
             err.pointer = f"/inputs{err.pointer}"  # the caller sees a body, the engine its inputs alone
         raise
-    answer = {
-        "operation_id": made.operation_id,
-        "created": made.created,
-        "deprecated": made.deprecated,
-        "correlation_id": correlation_id,
-    }
+    answer = Submitted(
+        operation_id=made.operation_id,
+        created=made.created,
+        deprecated=made.deprecated,
+        correlation_id=correlation_id,
+    )
     return (202 if made.created else 200), answer
 
 
@@ -85,23 +85,23 @@ async def get(call: Call) -> Any:
     return await call.operation()
 
 
-async def cancel(call: Call) -> tuple[int, Any]:
+async def cancel(call: Call) -> tuple[int, OperationRef]:
     operation = await call.operation()
     permit_own(call.principal, operation.requested_by_user_id)
     command = CancelOperation(
         actor=call.principal.actor(), project_id=operation.project_id, operation_id=operation.operation_id
     )
     await call.execute(command)
-    return 202, {"operation_id": operation.operation_id}
+    return 202, OperationRef(operation.operation_id)
 
 
-async def retry(call: Call) -> tuple[int, Any]:
+async def retry(call: Call) -> tuple[int, OperationRef]:
     operation = await call.operation()
     command = RetryOperation(
         actor=call.principal.actor(), project_id=operation.project_id, operation_id=operation.operation_id
     )
     await call.execute(command)
-    return 202, {"operation_id": operation.operation_id}
+    return 202, OperationRef(operation.operation_id)
 
 
 async def logs(call: Call) -> Any:

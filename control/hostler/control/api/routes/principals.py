@@ -2,20 +2,19 @@
 
 from typing import Any
 
-import msgspec
-
 from hostler.control.api import pages
-from hostler.control.api.bodies import NewPrincipal
+from hostler.control.api.bodies import NewPrincipal, PrincipalMade, PrincipalRevoked
 from hostler.control.api.call import Call
+from hostler.control.api.principal import Caller
 from hostler.control.kernel.commands import CreatePrincipal, RevokePrincipal
 from hostler.pki.tokens import new_bearer_token
 
 
-async def whoami(call: Call) -> Any:
-    return msgspec.structs.asdict(call.principal)
+async def whoami(call: Call) -> Caller:
+    return call.principal
 
 
-async def create(call: Call) -> tuple[int, Any]:
+async def create(call: Call) -> tuple[int, PrincipalMade]:
     """201 with the token's text, once."""
     body = await call.body(NewPrincipal)
     token = new_bearer_token()
@@ -30,7 +29,7 @@ async def create(call: Call) -> tuple[int, Any]:
             expires_at_ms=call.engine.clock.now_ms() + body.valid_seconds * 1000,
         )
     )
-    return 201, {"name": body.name, "token": token.text}
+    return 201, PrincipalMade(body.name, token.text)
 
 
 async def listing(call: Call) -> Any:
@@ -38,8 +37,8 @@ async def listing(call: Call) -> Any:
     return await call.engine.reader.principals(call.query("cursor"), size)
 
 
-async def revoke(call: Call) -> Any:
+async def revoke(call: Call) -> PrincipalRevoked:
     name = call.path("name")
     await call.execute(RevokePrincipal(actor=call.principal.actor(), name=name))
     call.parts.authenticator.forget()
-    return {"name": name, "revoked": True}
+    return PrincipalRevoked(name)

@@ -1,0 +1,99 @@
+"""Documents are true: generated pages are fresh, examples lint, what they name exists."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hostler.agent.config import AgentConfig
+from hostler.base.codes import CODES
+from hostler.base.config import load_config
+from hostler.base.errors import FAMILIES
+from hostler.catalog.definition import definition_from
+from hostler.catalog.kinds import KINDS
+from hostler.catalog.lint import lint
+from hostler.catalog.load import Profiles, Source, load_profiles
+from hostler.control.config import ControlConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CODE = [p for c in ("agent", "control", "pki", "profiles", "proto") for p in (ROOT / c).rglob("*.py")]
+
+
+def test_the_generated_pages_are_fresh() -> None:
+    command = [sys.executable, "-I", "packaging/reference.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_s_example_lints_as_part_of_a_definition(kind: str) -> None:
+    text = (ROOT / "docs" / "steps" / "examples" / f"{kind}.yaml").read_text()
+    steps = yaml.safe_load(text)
+    inputs = {name: {"type": "string"} for name in re.findall(r"\$\{inputs\.(\w+)\}", text)}
+    value = {
+        "type": "docs.example",
+        "version": "v1",
+        "inputs": {"type": "object", "additionalProperties": False, "properties": inputs},
+        "capabilities": {"os.kernel": "linux"},
+        "steps": steps,
+    }
+    assert [step["kind"] for step in steps] == [kind]
+    shipped = load_profiles(ROOT / "profiles")
+    source = Source(file=kind, value=value, lines={})
+    profiles = Profiles(definitions=((definition_from(value), source),), commands=shipped.commands)
+    assert lint(profiles) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    named = {name for page in PAGES for name in re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.M)}
+    assert {name for name in named if not re.search(rf"^{name}:", makefile, re.MULTILINE)} == set()
+
+
+def test_every_hostler_command_that_is_named_exists() -> None:
+    import click
+
+    from hostler.cli.main import GROUPS, main
+
+    context = click.Context(main)
+    inner = {
+        name: set(group.list_commands(context))
+        for name in GROUPS
+        for group in [main.get_command(context, name)]
+        if isinstance(group, click.Group)
+    }
+    wrong = []
+    for page in PAGES:
+        for options, group, command in re.findall(
+            r"^hostler ((?:--\S+ \S+ )*)(\w+)(?: (\w[\w-]*))?", page.read_text(), re.MULTILINE
+        ):
+            if group not in GROUPS or (group in inner and command not in inner[group]):
+                wrong.append(f"{page.name}: hostler {options}{group} {command}")
+    assert wrong == []
+
+
+def test_the_example_configurations_load() -> None:
+    load_config(ROOT / "agent" / "agent.example.toml", AgentConfig)
+    load_config(ROOT / "control" / "control.example.toml", ControlConfig)
+
+
+def test_every_error_code_in_the_code_is_listed_and_every_listed_one_has_a_family() -> None:
+    used = {code for path in CODE for code in re.findall(r'error\(\s*"([a-z_]+)"', path.read_text())}
+    assert used - set(CODES) == set()
+    assert {code.family for code in CODES.values()} <= set(FAMILIES)
+
+
+def test_no_error_code_is_listed_that_nothing_gives() -> None:
+    text = "\n".join(path.read_text() for path in CODE if path.name != "codes.py")
+    reserved = {"digest_required"}  # of artifact.pull_oci, which is next
+    assert {code for code in CODES if f'"{code}"' not in text} - reserved == set()

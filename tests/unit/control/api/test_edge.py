@@ -1,0 +1,169 @@
+"""What is the same for every route: problems, ids, queries, health, metrics, the description, the page."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hostler.control.api import openapi
+from hostler.control.api.table import ROUTES
+from support.http_api import api_in
+
+
+async def test_a_problem_says_what_where_and_what_next(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
+        admin = await api.client("platform_admin")
+        answer = await admin.get("/api/v1/admin/nodes/gpu-9", headers={"x-correlation-id": "my-own.1"})
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json() == {
+            "type": "https://hostler.dev/errors/not_found",
+            "title": "there is nothing under that name in your scope",
+            "status": 404,
+            "detail": "there is no node 'gpu-9'",
+            "error_code": "not_found",
+            "hint": "check the id and the project",
+            "correlation_id": "my-own.1",
+        }
+
+
+@pytest.mark.parametrize("given", ["", "with space", "x" * 65, "a/b", "ü"])
+async def test_a_malformed_correlation_id_is_replaced(given: str, tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
+        client = api.bearer("")
+        answer = await client.get("/api/v1/whoami", headers={"x-correlation-id": given.encode()})
+        assert re.fullmatch(r"cor_[0-9a-z]{25}", answer.json()["correlation_id"])
+
+
+async def test_an_unknown_query_parameter_is_refused_rather_than_ignored(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
+        admin = await api.client("platform_admin")
+        answer = await admin.get("/api/v1/admin/nodes", params={"pagesize": "5"})
+        assert (answer.status_code, answer.json()["error_code"]) == (422, "unknown_field")
+        assert answer.json()["pointer"] == "/pagesize"
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/nowhere"), ("GET", "/api/v1"), ("PUT", "/api/v1/whoami")])
+async def test_what_the_router_refuses_is_a_problem_too(method: str, path: str, tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
+        answer = await api.bearer("").request(method, path)
+        assert answer.status_code in (404, 422)
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["error_code"] in ("not_found", "invalid_request")
+
+
+async def test_API_24_health_needs_no_token_says_nothing_and_is_red_when_the_store_is(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
+        client = api.bearer("")
+        answer = await client.get("/health")
+        assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+        await api.fleet.engine._writer.close()
+        answer = await client.get("/health")
+        assert (answer.status_code, answer.json()) == (503, {"status": "store_unavailable"})
+        api.fleet.engine._writer._thread.join()
+
+
+async def test_a_store_that_takes_no_writes_is_a_503_also_for_a_refusal_that_cannot_be_recorded(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
+        viewer, admin = await api.client("project_viewer"), await api.client("platform_admin")
+        await api.fleet.engine._writer.close()
+        for client in (viewer, admin):
+            answer = await client.post("/api/v1/admin/nodes/gpu-1/revoke")
+            assert answer.status_code in (404, 503)
+            assert answer.json()["error_code"] in ("store_unavailable", "not_found")
+
+
+async def test_an_error_of_ours_is_a_500_without_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with api_in(tmp_path) as api:
+        admin = await api.client("platform_admin")
+
+        async def broken(*_: object) -> None:
+            raise RuntimeError("a secret detail")
+
+        monkeypatch.setattr(api.fleet.engine.reader, "nodes", broken)
+        answer = await admin.get("/api/v1/admin/nodes")
+        assert (answer.status_code, answer.json()["error_code"]) == (500, "internal_error")
+        assert "secret" not in answer.text
+        assert (await admin.get("/health")).status_code == 200
+
+
+async def test_OB_04_metrics_are_for_this_machine_and_for_whoever_has_a_token(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
+        await api.fleet.publish()
+        await api.fleet.submit(await api.fleet.enroll("gpu-1"))
+        viewer = await api.client("project_viewer")
+        await viewer.get("/api/v1/whoami")
+        local = await api.bearer("").get("/metrics")
+        assert local.status_code == 200
+        assert 'hostler_http_requests_total{route="principals.whoami",status="200"} 1.0' in local.text
+        assert "hostler_store_healthy 1.0" in local.text
+        assert 'hostler_open_tasks{state="queued"} 1.0' in local.text
+        far = await api.bearer("", address="192.0.2.7").get("/metrics")
+        assert (far.status_code, far.json()["error_code"]) == (401, "unauthenticated")
+        token = viewer.headers["authorization"].removeprefix("Bearer ")
+        assert (await api.bearer(token, address="192.0.2.7").get("/metrics")).status_code == 200
+
+
+async def test_the_page_is_served_under_a_policy_that_lets_nothing_else_in(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
+        client = api.bearer("")
+        page = await client.get("/")
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert page.headers["x-content-type-options"] == "nosniff"
+        named = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+        assert named
+        for path in named:
+            assert path.startswith("/")
+            assert (await client.get(path)).status_code == 200
+        assert "innerHTML" not in (await client.get("/page.js")).text
+        assert not re.search(r"\son\w+=|<script>|style=", page.text)
+
+
+async def test_the_description_is_open_and_names_every_route(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
+        described = (await api.bearer("").get("/openapi.json")).json()
+    assert described["openapi"] == "3.1.0"
+    named = {(path, method.upper()) for path, methods in described["paths"].items() for method in methods}
+    assert named == {(route.path, route.method) for route in ROUTES}
+    ids = [operation["operationId"] for methods in described["paths"].values() for operation in methods.values()]
+    assert len(ids) == len(set(ids))
+
+
+def test_every_reference_in_the_description_resolves() -> None:
+    described = openapi.document("1")
+    schemas = described["components"]["schemas"]
+    references = re.findall(r"#/components/schemas/([^'\"]+)", str(described))
+    assert references
+    assert set(references) <= set(schemas)
+
+
+def test_every_answer_is_described() -> None:
+    for methods in openapi.document("1")["paths"].values():
+        for operation in methods.values():
+            schema = operation["responses"]["2XX"]["content"]["application/json"]["schema"]
+            assert schema, operation["operationId"]
+
+
+WILD = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30).filter(
+    lambda text: text not in ("..", ".")
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(names=st.lists(WILD, min_size=5, max_size=5), query=WILD, body=st.binary(max_size=60))
+async def test_SE_01_no_path_query_or_body_makes_it_stumble(
+    names: list[str], query: str, body: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    from urllib.parse import quote
+
+    keys = ("project_id", "operation_id", "node_id", "ref", "name")
+    async with api_in(tmp_path_factory.mktemp("wild")) as api:
+        admin = await api.client("platform_admin")
+        for route in ROUTES:
+            path = route.path.format(**{key: quote(name, safe="") for key, name in zip(keys, names, strict=True)})
+            params = dict.fromkeys(route.query, query)
+            answer = await admin.request(route.method, path, params=params, content=body)
+            assert answer.status_code < 500, (route.name, answer.text)
