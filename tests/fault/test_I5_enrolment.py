@@ -101,12 +101,14 @@ def test_PK_02_an_interrupted_enrolment_is_repeated_with_the_same_token_and_key(
 
 
 def test_PK_01_the_node_s_key_is_private_and_stays_where_it_was_made(house: House) -> None:
-    key = house.home / "first" / "state" / "identity" / "node.key"
+    enrolled(house, "keyed", token(house, "keyed"))
+    house.start("keyed")
+    key = house.home / "keyed" / "state" / "identity" / "node.key"
     assert key.stat().st_mode & 0o777 == 0o600
     secret = key.read_bytes().split(b"\n")[1]
     database = (house.home / "control" / "control.db").read_bytes()
     assert secret not in database
-    for log in (house.home / "control.log", house.home / "first" / "agent.log"):
+    for log in (house.home / "control.log", house.home / "keyed" / "agent.log"):
         assert secret not in log.read_bytes()
 
 

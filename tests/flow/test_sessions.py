@@ -275,6 +275,22 @@ async def test_OP_15_the_same_works_by_long_poll(tmp_path: Path) -> None:
             assert code_of(raised.value) == "revoked"
 
 
+async def test_I7_a_node_cannot_poll_another_nodes_session(tmp_path: Path) -> None:
+    async with plane(tmp_path) as control:
+        await control.publish()
+        victim, hostile = await control.enroll("victim"), await control.enroll("hostile")
+        async with victim.channel() as channel, hostile.channel() as other:
+            stub, thief = node_pb2_grpc.NodeServiceStub(channel), node_pb2_grpc.NodeServiceStub(other)
+            first = node_pb2.ExchangeRequest(messages=[agent_message(victim.hello())])
+            session_id = (await stub.Exchange(first)).session_id
+            await control.submit(victim)
+            with pytest.raises(grpc.aio.AioRpcError) as raised:
+                await thief.Exchange(node_pb2.ExchangeRequest(session_id=session_id))
+            assert code_of(raised.value) == "not_found"
+            answer = await stub.Exchange(node_pb2.ExchangeRequest(session_id=session_id))
+            assert isinstance(control_value(answer.messages[0]), Tasks)
+
+
 def decoded(tasks: Tasks):
     from hostler.wire.codec_task import decode_task
 

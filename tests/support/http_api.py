@@ -21,7 +21,7 @@ from hostler.control.rpc.progress import ProgressBoard
 from support.control import ADMIN, Fleet, FrozenClock, fleet_in
 from support.keys import DOMAIN, NOW, YEAR_MS
 
-SCOPES = {"platform_admin": ("", ""), "tenant_admin": ("acme", "")}  # project roles: ("acme", "train")
+SCOPES = {"platform_admin": ("", ""), "tenant_admin": ("acme", "")}
 
 
 @dataclass
@@ -33,8 +33,9 @@ class Api:
     app: Any
 
     async def client(self, role: str, org: str = "acme", project: str = "train", name: str = "") -> httpx.AsyncClient:
-        """Speaks as a new principal of that role; its scope is cut to what the role may have."""
-        org, project = SCOPES.get(role, (org, project)) if org == "acme" else (org, project)
+        """Speaks as a new principal of that role; the default scope is cut to what the role may have."""
+        if (org, project) == ("acme", "train"):
+            org, project = SCOPES.get(role, (org, project))
         name = name or f"{role.replace('_', '-')}-{org or 'all'}"
         await self.fleet.execute(
             CreatePrincipal(

@@ -1,8 +1,11 @@
 """A whole control plane inside the test: the real service on loopback ports, its keys made by the ceremony."""
 
 import asyncio
+import itertools
+import os
+import socket
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +108,21 @@ class Plane:
             db.close()
 
 
+def _own_ports() -> Iterator[int]:
+    """Below those the kernel hands out, and apart from other workers': free now and still free a moment later."""
+    first = 10_000 + 2_000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    for port in itertools.cycle(range(first, first + 2_000)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        yield port
+
+
+_ports = _own_ports()
+
+
 def operations(project: str = PROJECT) -> str:
     return f"/api/v1/projects/{project}/operations"
 
@@ -116,8 +134,8 @@ def submission(*nodes: FakeNode, **changes: Any) -> dict[str, Any]:
 
 
 def prepare(home: Path, **settings: Any) -> ControlConfig:
-    """Keys and a configuration on free ports."""
-    ports = Ports.free()
+    """Keys and a configuration on ports of its own."""
+    ports = Ports(next(_ports), next(_ports), next(_ports))
     now_ms = SystemClock().now_ms()
     ceremony.init(home / "pki", trust_domain=DOMAIN, cluster_id="main", hosts=("127.0.0.1",), now_ms=now_ms)
     values = {

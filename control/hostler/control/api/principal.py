@@ -8,7 +8,7 @@ import msgspec
 
 from hostler.base.errors import error
 from hostler.control.kernel.commands import Actor
-from hostler.control.store.records import Principal as StoredPrincipal
+from hostler.control.store.records import Principal
 
 _CACHE_S = 5.0
 _CACHE_SIZE = 4096
@@ -29,7 +29,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 class Authenticator:
     """Token → principal. Tokens are looked up by their hash; a short cache keeps the hot path short."""
 
-    def __init__(self, lookup: Callable[[str], Awaitable[StoredPrincipal | None]]) -> None:
+    def __init__(self, lookup: Callable[[str], Awaitable[Principal | None]]) -> None:
         self._lookup = lookup
         self._cache: dict[str, tuple[float, Caller]] = {}
 

@@ -108,6 +108,18 @@ async def test_AZ_10_S2_a_foreign_tenant_gets_404_from_every_route_of_a_project(
         assert mine.status_code == 200
 
 
+@pytest.mark.parametrize("role", ROLES[2:])
+async def test_AZ_10_S2_a_member_of_a_sister_project_gets_404_too(role: str, tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
+        operation_id = await _other_tenants_operation(api)
+        await api.fleet.enroll("gpu-2", org="acme", project="serve")
+        sister = await api.client(role, "acme", "serve", name="sister")
+        for route in (route for route in ROUTES if "{project_id}" in route.path):
+            if role in PERMISSIONS[route.permission]:
+                answer = await asked(sister, route, path_of(route, operation_id=operation_id))
+                assert answer.status_code == 404, (route.name, answer.text)
+
+
 async def test_AZ_04_a_member_cancels_its_own_operations_only(tmp_path: Path) -> None:
     async with api_in(tmp_path) as api:
         await api.fleet.publish()

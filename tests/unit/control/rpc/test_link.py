@@ -1,0 +1,120 @@
+"""One session's end: by silence, by its certificate, by the first reason given."""
+
+from pathlib import Path
+
+import pytest
+
+from hostler.base.errors import HostlerError
+from hostler.control.engine import Engine
+from hostler.control.metrics import Metrics
+from hostler.control.rpc.catalog_feed import CatalogFeed
+from hostler.control.rpc.link import Link, Links
+from hostler.control.rpc.progress import ProgressBoard
+from hostler.pki.x509 import PeerIdentity
+from hostler.wire.codec_node import agent_message, control_value
+from hostler.wire.node import Close, Heartbeat, Hello, Welcome
+from support.control import Fleet, fleet_in
+from support.keys import NOW
+
+BEAT_S = 15
+CERTIFICATE_MS = 3_600_000
+
+
+def link_of(engine: Engine, node_id: str, serial: str = "1") -> Link:
+    peer = PeerIdentity(
+        trust_domain="test.hostler", role="node", name=node_id, thumbprint="t", serial=serial,
+        not_before_ms=NOW, not_after_ms=NOW + CERTIFICATE_MS,
+    )  # fmt: skip
+    board = ProgressBoard(engine.clock)
+    return Link(engine, board, CatalogFeed(engine), peer, f"ses_{serial}", BEAT_S, b"keyset", Metrics())
+
+
+async def heard(link: Link) -> list[object]:
+    return [control_value(message) async for message in link.messages(wait_s=0)]
+
+
+def sweep(fleet: Fleet, link: Link) -> None:
+    link.close_if_over(fleet.clock.now_ms(), fleet.clock.monotonic())
+
+
+async def test_a_node_that_misses_three_heartbeats_is_gone(tmp_path: Path) -> None:
+    async with fleet_in(tmp_path) as fleet:
+        node = await fleet.enroll("gpu-1")
+        link = link_of(fleet.engine, node.node_id)
+        await link.take(agent_message(Hello(agent_version="1")))
+        fleet.clock.move(BEAT_S * 3000)
+        sweep(fleet, link)
+        assert not link.closing
+        await link.take(agent_message(Heartbeat()))
+        fleet.clock.move(BEAT_S * 3000)
+        sweep(fleet, link)
+        assert not link.closing
+        fleet.clock.move(1)
+        sweep(fleet, link)
+        closed = (await heard(link))[-1]
+        assert isinstance(closed, Close)
+        assert "heartbeat" in closed.message
+
+
+async def test_a_session_does_not_outlive_its_certificate(tmp_path: Path) -> None:
+    async with fleet_in(tmp_path) as fleet:
+        node = await fleet.enroll("gpu-1")
+        link = link_of(fleet.engine, node.node_id)
+        fleet.clock.move(CERTIFICATE_MS - 1)
+        link.heard()
+        sweep(fleet, link)
+        assert not link.closing
+        fleet.clock.move(1)
+        sweep(fleet, link)
+        assert [message for message in await heard(link) if isinstance(message, Close)]
+
+
+async def test_the_first_reason_for_a_close_is_the_one_told(tmp_path: Path) -> None:
+    async with fleet_in(tmp_path) as fleet:
+        node = await fleet.enroll("gpu-1")
+        link = link_of(fleet.engine, node.node_id)
+        link.close("revoked", "the node is revoked")
+        link.close("controller_unreachable", "the agent has closed its side")
+        (closed,) = await heard(link)
+        assert isinstance(closed, Close)
+        assert closed.error_code == "revoked"
+        assert link.closed.is_set()
+
+
+async def test_nothing_is_taken_before_the_hello(tmp_path: Path) -> None:
+    async with fleet_in(tmp_path) as fleet:
+        node = await fleet.enroll("gpu-1")
+        link = link_of(fleet.engine, node.node_id)
+        with pytest.raises(HostlerError) as raised:
+            await link.take(agent_message(Heartbeat()))
+        assert raised.value.code == "invalid_request"
+        await link.take(agent_message(Hello(agent_version="1")))
+        assert isinstance((await heard(link))[0], Welcome)
+
+
+async def test_I1_a_node_revoked_while_its_session_opens_is_refused_at_the_hello(tmp_path: Path) -> None:
+    from hostler.control.kernel.commands import RevokeNode
+    from support.control import ADMIN
+
+    async with fleet_in(tmp_path) as fleet:
+        node = await fleet.enroll("gpu-1")
+        link = link_of(fleet.engine, node.node_id)
+        await fleet.execute(RevokeNode(actor=ADMIN, node_id=node.node_id))
+        with pytest.raises(HostlerError) as raised:
+            await link.take(agent_message(Hello(agent_version="1")))
+        assert raised.value.code == "revoked"
+
+
+async def test_of_two_sessions_the_newer_stays_whoever_ends_first(tmp_path: Path) -> None:
+    async with fleet_in(tmp_path) as fleet:
+        node = await fleet.enroll("gpu-1")
+        links = Links()
+        older, newer = link_of(fleet.engine, node.node_id, "1"), link_of(fleet.engine, node.node_id, "2")
+        links.add(older)
+        links.add(newer)
+        assert older.closing
+        assert not links.remove(older)
+        assert links.get(node.node_id) is newer
+        assert len(links) == 1
+        assert links.remove(newer)
+        assert links.get(node.node_id) is None
