@@ -82,7 +82,9 @@ async def test_PK_10_a_certificate_for_another_key_of_the_node_is_refused(tmp_pa
         node.signer = new_p256()
         now_ms = SystemClock().now_ms()
         node.certificate = authority(control).issue_node(node.node_id, node.signer.public, now_ms)
-        assert code_of(await refused(node)) == "certificate_invalid"
+        err = await refused(node)
+        assert code_of(err) == "certificate_invalid"
+        assert "another key" in (err.details() or "")
 
 
 async def test_a_certificate_that_was_never_recorded_is_refused(tmp_path: Path) -> None:

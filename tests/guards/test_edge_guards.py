@@ -130,10 +130,10 @@ GUARDS = [
         f"{LINK}::test_a_node_that_misses_three_heartbeats_is_gone",
     ),
     guard(
-        f"{RPC}.link",
-        "self._board.put(self.node_id, value.steps)",
-        "[self._board.put(key.node_id, value.steps) for key in list(self._board._followers) or [self]]",
-        f"{SESSIONS}::test_I7_a_node_cannot_speak_for_another_nodes_task",
+        f"{RPC}.progress",
+        "key = Key(node_id, step.task_id)",
+        'key = Key("n1", step.task_id)',
+        "unit/control/rpc/test_progress.py::test_I7_what_a_node_says_of_a_task_that_is_not_its_own_reaches_nobody",
     ),
     guard(
         f"{RPC}.enrolment_service",

@@ -13,7 +13,7 @@ from hostler.base.digest import sha256_hex
 from hostler.control.api.app import make_app
 from hostler.control.api.bundles import Bundles
 from hostler.control.api.call import Parts
-from hostler.control.api.principal import Authenticator
+from hostler.control.api.principal import Authenticator, Projects
 from hostler.control.kernel.commands import CreatePrincipal
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.link import Links
@@ -62,6 +62,7 @@ async def api_in(directory: Path, clock: FrozenClock | None = None) -> AsyncIter
     async with fleet_in(directory, clock=clock) as fleet:
         board = ProgressBoard(SystemClock())
         bundles = Bundles(DOMAIN, fleet.keys.keyset())
-        authenticator = Authenticator(fleet.engine.reader.principal)
-        parts = Parts(fleet.engine, board, authenticator, Links(), bundles, Metrics())
+        reader = fleet.engine.reader
+        authenticator, projects = Authenticator(reader.principal), Projects(reader.org_of_project)
+        parts = Parts(fleet.engine, board, authenticator, projects, Links(), bundles, Metrics())
         yield Api(fleet, parts, make_app(parts, "test"))

@@ -47,7 +47,9 @@ def command(directory: Path | None, size_mb: int, keep: bool | None) -> None:
     home = directory or Path(tempfile.mkdtemp(prefix="hostler-demo-"))
     console = Console()
     with processes() as run:
-        Demo(home, console, run).play(size_mb * 1024 * 1024)
+        demo = Demo(home, console, run)
+        operation = demo.play(size_mb * 1024 * 1024)
+        demo.farewell(operation, stay)
         if stay:
             console.print("\nThe control plane and its agents go on; press Ctrl-C to end them.")
             _wait_for_interrupt()
@@ -125,7 +127,7 @@ class Demo:
         self.ports = Ports.free()
         self.started = time.monotonic()
 
-    def play(self, size: int) -> None:
+    def play(self, size: int) -> dict[str, Any]:
         self.say("making the trust root, keys and the signed catalog")
         demo_files.prepare(self.home, self.ports, SystemClock().now_ms())
         artifact = self.start_source(size)
@@ -135,10 +137,10 @@ class Demo:
         self.say(f"submitting {REF} to {len(NODES)} nodes: {size >> 20} MiB each, cut off half-way by the server")
         operation = self.stage(client, artifact)
         self.prove(operation, artifact)
-        self.farewell(operation)
+        return operation
 
     def say(self, text: str) -> None:
-        self.console.print(f"[dim]{time.monotonic() - self.started:5.1f} s[/]  {text}")
+        self.console.print(f"[dim]{time.monotonic() - self.started:5.1f} s[/]  {text}", soft_wrap=True)
 
     def start_source(self, size: int) -> dict[str, Any]:
         directory = self.home / "source"
@@ -215,10 +217,13 @@ class Demo:
         self.do([*hostler, "audit", "export", operation["operation_id"], "-o", bundle])
         self.do([*hostler, "audit", "verify", bundle, "--trust", str(self.home / "pki" / "trust.json")], show=True)
 
-    def farewell(self, operation: dict[str, Any]) -> None:
+    def farewell(self, operation: dict[str, Any], stay: bool) -> None:
         config = f"hostler --config {self.home / 'cli.toml'}"
         self.say("done")
-        self.console.print(f"\nWeb page   {self.ports.server}/  (token: {self.home / 'admin.token'})")
+        if not stay:
+            self.console.print("           it ends here; 'hostler demo --keep' leaves it running, for these:")
+        page = f"\nWeb page   {self.ports.server}/  (project demo, token in {self.home / 'admin.token'})"
+        self.console.print(page, soft_wrap=True)
         self.console.print("Next       ", end="")
         self.console.print(f"{config} nodes list", soft_wrap=True)
         self.console.print(f"           {config} operations get {operation['operation_id']}", soft_wrap=True)

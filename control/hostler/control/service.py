@@ -13,7 +13,7 @@ from hostler.base.version import __version__
 from hostler.control.api.app import make_app
 from hostler.control.api.bundles import Bundles
 from hostler.control.api.call import Parts
-from hostler.control.api.principal import Authenticator
+from hostler.control.api.principal import Authenticator, Projects
 from hostler.control.config import ControlConfig, split
 from hostler.control.engine import Engine
 from hostler.control.kernel.model import Settings
@@ -98,7 +98,9 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
     node_grpc = node_server(nodes, config.node_listen, keys.server_key_pem, keys.server_chain_pem, cas)
     enrol_grpc = enrolment_server(enrolment, config.enroll_listen, keys.server_key_pem, keys.server_chain_pem)
     bundles = Bundles(trust_domain, keys.keyset)
-    parts = Parts(engine, board, Authenticator(engine.reader.principal), links, bundles, metrics)
+    reader = engine.reader
+    authenticator, projects = Authenticator(reader.principal), Projects(reader.org_of_project)
+    parts = Parts(engine, board, authenticator, projects, links, bundles, metrics)
     http = _http_server(config, parts)
     _stop_on_signals(stop)
     try:

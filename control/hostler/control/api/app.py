@@ -1,6 +1,7 @@
 """The ASGI application: one edge around every route, for identity, permission, errors and ids."""
 
 import ipaddress
+import random
 import re
 import time
 from collections.abc import Awaitable, Callable
@@ -147,9 +148,11 @@ def _json(status: int, content: Any) -> Response:
 
 
 def _correlation(request: Request, parts: Parts) -> str:
-    """The caller's own id where it is well-formed, else a new one."""
+    """The caller's own id where it is well-formed, else a new one; it is a name, so it need not be unguessable."""
     given = request.headers.get("x-correlation-id", "")
-    return given if _CORRELATION.fullmatch(given) else new_id("cor", parts.engine.clock.now_ms())
+    if _CORRELATION.fullmatch(given):
+        return given
+    return new_id("cor", parts.engine.clock.now_ms(), random.getrandbits(80))
 
 
 async def _http_problem(_: Request, err: Exception) -> Response:

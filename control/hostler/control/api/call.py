@@ -9,7 +9,7 @@ from hostler.base.errors import error
 from hostler.base.strict import decode_json
 from hostler.control.api.authz import is_unlimited, permit_project
 from hostler.control.api.bundles import Bundles
-from hostler.control.api.principal import Authenticator, Caller
+from hostler.control.api.principal import Authenticator, Caller, Projects
 from hostler.control.engine import Engine
 from hostler.control.kernel.commands import Command
 from hostler.control.metrics import Metrics
@@ -29,6 +29,7 @@ class Parts:
     engine: Engine
     board: ProgressBoard
     authenticator: Authenticator
+    projects: Projects
     links: Links
     bundles: Bundles
     metrics: Metrics
@@ -78,7 +79,7 @@ class Call:
         """The project in the path, if it is in the principal's scope. Raises `not_found`."""
         project_id = self.path("project_id")
         if not is_unlimited(self.principal):
-            permit_project(self.principal, await self.engine.reader.org_of_project(project_id), project_id)
+            permit_project(self.principal, await self.parts.projects.org_of(project_id), project_id)
         return project_id
 
     async def operation(self) -> OperationView:

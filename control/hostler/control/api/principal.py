@@ -54,3 +54,22 @@ class Authenticator:
             self._cache.clear()
         self._cache[digest] = (time.monotonic() + _CACHE_S, principal)
         return principal
+
+
+class Projects:
+    """Project → tenant. Once a project has a tenant it keeps it, so the answer is remembered; "" is not."""
+
+    def __init__(self, lookup: Callable[[str], Awaitable[str]]) -> None:
+        self._lookup = lookup
+        self._known: dict[str, str] = {}
+
+    async def org_of(self, project_id: str) -> str:
+        known = self._known.get(project_id)
+        if known is not None:
+            return known
+        found = await self._lookup(project_id)
+        if found:
+            if len(self._known) >= _CACHE_SIZE:
+                self._known.clear()
+            self._known[project_id] = found
+        return found

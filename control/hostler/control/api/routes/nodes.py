@@ -34,7 +34,7 @@ async def revoke(call: Call) -> NodeState:
 async def create_token(call: Call) -> tuple[int, TokenMade]:
     """201 with the token's text, once; only its hash is stored."""
     body = await call.body(EnrolmentToken)
-    owner = await call.engine.reader.org_of_project(body.project_id)
+    owner = await call.parts.projects.org_of(body.project_id)
     if owner and owner != body.org_id:
         raise error("target_not_owned", f"project {body.project_id!r} belongs to another tenant")
     token = new_enrolment_token()

@@ -32,7 +32,7 @@ async def submit(call: Call) -> tuple[int, Submitted]:
     project_id = await call.project()
     body = await call.body(Submit)
     correlation_id = body.correlation_id or call.correlation_id
-    org_id = call.principal.org_id or await call.engine.reader.org_of_project(project_id)
+    org_id = call.principal.org_id or await call.parts.projects.org_of(project_id)
     command = SubmitOperation(
         actor=call.principal.actor(),
         org_id=org_id,
