@@ -53,7 +53,7 @@ def test_a_deadline_does_not_move_with_the_wall_clock() -> None:
 def test_ids_sort_by_time_and_differ() -> None:
     made = [new_id("op", moment) for moment in range(1_800_000_000_000, 1_800_000_000_100)]
     assert made == sorted(made)
-    assert len(set(new_id("op", 1) for _ in range(100))) == 100
+    assert len({new_id("op", 1) for _ in range(100)}) == 100
 
 
 @pytest.mark.parametrize("text", ["", "A", "a/b", "-a", "a-", "a" * 64, "é", "a b", "../a", "a\n"])
@@ -81,15 +81,15 @@ def test_every_code_makes_an_error_of_its_family_with_a_hint() -> None:
         assert type(made) is FAMILIES[family]
         assert made.hint == hint
         assert meaning
-        assert meaning[0].islower()
+        assert meaning[0].islower() or meaning.startswith("Hostler")
         assert not meaning.endswith(".")
 
 
-class Inner(msgspec.Struct, forbid_unknown_fields=True):
+class Inner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: int = 1
 
 
-class Config(msgspec.Struct, forbid_unknown_fields=True):
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str = "x"
     inner: Inner = Inner()
 
