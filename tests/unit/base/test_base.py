@@ -106,7 +106,7 @@ def test_configuration_says_which_value_comes_from_the_file(tmp_path: Path) -> N
     [
         ("name = ", "TOML"),
         ("[inner", "TOML"),
-        ("nam = 'a'", "nam"),
+        ("nme = 'a'", "nme"),
         ("name = 1", "name"),
         ("[inner]\nport='a'", "inner/port"),
     ],
