@@ -38,6 +38,7 @@ ROWS: dict[str, tuple[str, float, bool, str, str]] = {
     "P3 no-op tasks, one agent": ("p3_tasks_per_s.median", 500, False, "/s", "split_1job_200.tasks_per_s"),
     "P4 control plane alone, tasks": ("p4_tasks_per_s.median", 2000, False, "/s", "fake_500_1job_1000.tasks_per_s"),
     "P4 control plane alone, submits": ("p4_submits.per_s", 1000, False, "/s", "fake_500_200jobs.submit_rpc_per_s"),
+    "P4 submits while each is executed": ("p4_submits_while_each_is_executed.per_s", 0, False, "/s", ""),
     "P7 idle agent, resident": ("p7_idle_agent.rss_mib", 55, True, "MiB", "split_idle.worker.rss_mib"),
     "P7 idle agent, private": ("p7_idle_agent.private_mib", 24, True, "MiB", ""),
     "P7 idle agent, CPU": ("p7_idle_agent.cpu_percent", 0.1, True, "% of a core", "split_idle.worker.cpu_pct"),
@@ -88,7 +89,7 @@ def table(result: dict[str, Any]) -> str:
         theirs = value_at(result.get("iris", {}), iris_path) if iris_path else None
         if mine is None:
             continue
-        met = "met" if (mine <= budget if less else mine >= budget) else "MISSED"
+        met = ("met" if (mine <= budget if less else mine >= budget) else "MISSED") if budget else ""
         beside = f"{theirs:10.4g}" if theirs is not None else f"{'-':>10}"
         lines.append(f"{name:34} {mine:10.4g} {budget:10.4g}  {unit:12} {beside}  {met}")
     floor = result["floors"]

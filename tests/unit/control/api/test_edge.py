@@ -140,6 +140,11 @@ def test_every_reference_in_the_description_resolves() -> None:
     assert set(references) <= set(schemas)
 
 
+def test_every_route_stands_in_the_page_about_them() -> None:
+    page = (Path(__file__).parents[4] / "docs/api.md").read_text()
+    assert [r.name for r in ROUTES if f"| {r.method} | `{r.path}` | {r.summary} |" not in page] == []
+
+
 def test_every_answer_is_described() -> None:
     for methods in openapi.document("1")["paths"].values():
         for operation in methods.values():

@@ -1,0 +1,5 @@
+"""`python -m hostler.control` is `hostler-control`."""
+
+from hostler.control.main import console
+
+console()
