@@ -151,7 +151,7 @@ async def test_K6_every_generation_of_a_deep_tree_ends(host: Host, tmp_path: Pat
 async def test_a_polite_command_may_clean_up_before_it_ends(host: Host, tmp_path: Path) -> None:
     code = (
         "import signal, sys, time\n"
-        "def bye(*_): open(sys.argv[1], 'w').write('clean'); sys.exit(0)\n"
+        "def bye(*_): time.sleep(0.3); open(sys.argv[1], 'w').write('clean'); sys.exit(0)\n"
         "signal.signal(signal.SIGTERM, bye); print('ready', flush=True); time.sleep(60)"
     )
     cancelled = asyncio.Event()
