@@ -119,7 +119,7 @@ def cancel(db: sqlite3.Connection, order: Cancelling, now_ms: int) -> bool:
     )
     if changed.rowcount == 1:
         return True
-    row = db.execute("SELECT 1 FROM tasks WHERE attempt_uid = ?1 AND task_id = ?2", (spec.attempt_uid, spec.task_id))
+    row = db.execute("SELECT 1 FROM tasks WHERE attempt_uid = ? AND task_id = ?", (spec.attempt_uid, spec.task_id))
     if row.fetchone() is not None:
         replay(db, spec.task_id)
         return False

@@ -111,13 +111,15 @@ class Session:
 
     async def _stream(self, stub: node_pb2_grpc.NodeServiceStub) -> None:
         call = stub.Session(wait_for_ready=False)
-        await call.write(agent_message(self._hello()))
+        if not await _written(call, agent_message(self._hello())):
+            raise error("controller_unreachable", "the session ended before it was open")
         await self._both(self._receive(call), self._send(call))
 
     async def _send(self, call: "grpc.aio.StreamStreamCall[Any, Any]") -> None:
         while True:
             for message in await self._outgoing.next_batch():
-                await call.write(message)
+                if not await _written(call, message):
+                    return
 
     async def _poll(self, stub: node_pb2_grpc.NodeServiceStub) -> None:
         polling = Polling(stub, self._outgoing)
@@ -163,6 +165,15 @@ class Session:
             _log.error("session.held", error=err)
         self._outgoing.link_up(welcome.heartbeat_seconds)
         _log.info("session.opened", session_id=welcome.session_id, epoch=welcome.control_epoch)
+
+
+async def _written(call: "grpc.aio.StreamStreamCall[Any, Any]", message: node_pb2.AgentMessage) -> bool:
+    """False when the call has ended meanwhile; the reading half knows why."""
+    try:
+        await call.write(message)
+    except asyncio.InvalidStateError:
+        return False
+    return True
 
 
 def _first_cause(failed: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -174,10 +174,10 @@ def nodes(
 def node(db: sqlite3.Connection, node_id_or_name: str) -> NodeView | None:
     """By id, else by name: the active one, else the last that had it."""
     sql = (
-        f"SELECT {_NODE} FROM nodes WHERE node_id = ?1 OR name = ?1"  # noqa: S608
-        " ORDER BY node_id = ?1 DESC, state, enrolled_at_ms DESC LIMIT 1"
+        f"SELECT {_NODE} FROM nodes WHERE node_id = :name OR name = :name"  # noqa: S608
+        " ORDER BY node_id = :name DESC, state, enrolled_at_ms DESC LIMIT 1"
     )
-    return next(iter(_rows(db, NodeView, sql, (node_id_or_name,))), None)
+    return next(iter(_rows(db, NodeView, sql, {"name": node_id_or_name})), None)
 
 
 def node_identity(db: sqlite3.Connection, node_id: str) -> NodeIdentity | None:
@@ -216,9 +216,10 @@ def log_lines(db: sqlite3.Connection, operation_id: str, after: int, limit: int,
     sql = (
         f"SELECT {_LOG}, coalesce(n.name, l.node_id) AS node_name FROM log_lines l"  # noqa: S608
         " LEFT JOIN nodes n ON n.node_id = l.node_id"
-        " WHERE l.operation_id = ?1 AND l.id > ?2 AND (?3 = '' OR l.step_id = ?3) ORDER BY l.id LIMIT ?4"
+        " WHERE l.operation_id = :operation AND l.id > :after AND (:step = '' OR l.step_id = :step)"
+        " ORDER BY l.id LIMIT :limit"
     )
-    return _rows(db, LogView, sql, (operation_id, after, step_id, limit))
+    return _rows(db, LogView, sql, {"operation": operation_id, "after": after, "step": step_id, "limit": limit})
 
 
 def events(db: sqlite3.Connection, after: int, limit: int, operation_id: str, project_id: str) -> list[EventView]:
