@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import msgspec
@@ -30,7 +31,7 @@ from hostler.wire.node import (
 from hostler.wire.report import StepProgress
 from support.builders import definition
 from support.fake_node import FakeNode
-from support.plane import Plane, operations, plane, prepare, sse, until
+from support.plane import Plane, operations, plane, prepare, until
 
 
 def code_of(err: grpc.aio.AioRpcError) -> str:
@@ -214,10 +215,19 @@ async def test_I7_a_node_cannot_speak_for_another_nodes_task(tmp_path: Path) -> 
             await session.report(hostile.finished(spec))
             assert (await control.operation(operation_id))["tasks_succeeded"] == 0
             await victim.say(Progress((StepProgress(**step, done_units=7, note="true"),)))
-            await victim.report(honest.finished(spec))
-        stream = (await control.http.get(f"{operations()}/{operation_id}/events")).text
-        notes = [data["note"] for _, _, data in sse(stream) if "done_units" in data]
-        assert notes == ["true"]
+            shown = await _next_progress(control, operation_id)
+            assert (shown["note"], shown["done_units"]) == ("true", 7)
+            assert (shown["operation_id"], shown["total_steps"]) == (operation_id, len(spec.steps))
+            assert (shown["current_step_name"], shown["step_status"]) == ("write", "running"), "as EV-02 names them"
+
+
+async def _next_progress(control: Plane, operation_id: str) -> Any:
+    """The first progress of a running step that a follower is shown."""
+    async with asyncio.timeout(10), control.http.stream("GET", f"{operations()}/{operation_id}/events") as answer:
+        async for line in answer.aiter_lines():
+            if line.startswith("data:") and "done_units" in (data := json.loads(line[5:])):
+                return data
+    raise AssertionError("the stream ended without progress")
 
 
 async def test_a_catalog_is_pushed_on_hello_and_when_a_new_one_is_published(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import click
 from hostler.base.errors import error
 from hostler.cli.client import Client
 from hostler.cli.operations_api import operation_path
-from hostler.cli.output import EXIT_REFUSED, guarded, output_option, print_json
+from hostler.cli.output import EXIT_REFUSED, check_target, guarded, output_option, print_done, print_json
 from hostler.cli.settings import Settings
 
 
@@ -22,19 +22,22 @@ def command() -> None:
 @click.argument("operation_id", required=False)
 @click.option("--node", help="export one node's whole chain instead of an operation's nodes")
 @click.option("--file", "-o", "target", type=click.Path(path_type=Path), required=True, help="bundle to write")
+@output_option
 @click.pass_obj
 @guarded
-def export(settings: Settings, operation_id: str | None, node: str | None, target: Path) -> None:
+def export(settings: Settings, operation_id: str | None, node: str | None, target: Path, output: str) -> None:
     """Write the receipt chains of OPERATION_ID's nodes (or of one node) to a bundle file."""
     if (operation_id is None) == (node is None):
         raise click.UsageError("name an operation, or a node with --node")
+    check_target(target)
     client = Client(settings)
     if node:
         data = client.raw("/api/v1/admin/audit-bundle", node_id=node)
     else:
         data = client.raw(f"{operation_path(settings, operation_id or '')}/audit-bundle")
     target.write_bytes(data)
-    click.echo(f"wrote {target} ({len(data)} bytes); verify it with: hostler audit verify {target}")
+    text = f"wrote {target} ({len(data)} bytes); verify it with: hostler audit verify {target}"
+    print_done({"file": str(target), "bytes": len(data)}, output, text)
 
 
 @command.command()

@@ -28,20 +28,17 @@ class Client:
 
         token = read_token(settings)
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        verify: Any = True
-        if settings.ca_file:
-            import ssl
-
-            verify = ssl.create_default_context(cafile=settings.ca_file)
+        verify: Any = _tls_of(settings) if settings.ca_file else True
+        if not settings.server.startswith(("http://", "https://")):
+            raise error("invalid_config", f"server {settings.server!r} does not begin with http:// or https://")
         self._httpx = httpx
         self._server = settings.server
-        self._http = httpx.Client(
-            base_url=settings.server,
-            headers=headers,
-            timeout=_TIMEOUT_S,
-            verify=verify,
-            trust_env=False,
-        )
+        try:
+            self._http = httpx.Client(
+                base_url=settings.server, headers=headers, timeout=_TIMEOUT_S, verify=verify, trust_env=False
+            )
+        except httpx.InvalidURL as err:
+            raise error("invalid_config", f"server {settings.server!r} is no address") from err
 
     def close(self) -> None:
         self._http.close()
@@ -59,9 +56,12 @@ class Client:
             answer = self._http.request(method, path, params=query, content=content, headers=headers)
         except self._httpx.TransportError as err:
             raise self._unreachable(err) from err
-        if answer.status_code >= 400:
+        if not answer.is_success:
             raise _problem(answer.status_code, answer.content)
-        return msgspec.json.decode(answer.content) if answer.content else None
+        try:
+            return msgspec.json.decode(answer.content)
+        except msgspec.MsgspecError as err:
+            raise error("internal_error", f"{self._server} does not answer as a control plane does") from err
 
     def raw(self, path: str, **params: Any) -> bytes:
         """The answer's bytes, as they are."""
@@ -69,7 +69,7 @@ class Client:
             answer = self._http.get(path, params=params)
         except self._httpx.TransportError as err:
             raise self._unreachable(err) from err
-        if answer.status_code >= 400:
+        if not answer.is_success:
             raise _problem(answer.status_code, answer.content)
         return answer.content
 
@@ -105,12 +105,28 @@ class Client:
             headers["last-event-id"] = last_id
         timeout = self._httpx.Timeout(_TIMEOUT_S, read=90.0)
         with self._http.stream("GET", path, params=params, headers=headers, timeout=timeout) as answer:
-            if answer.status_code >= 400:
+            if not answer.is_success:
                 raise _problem(answer.status_code, answer.read())
             yield from _parse_events(answer.iter_lines())
 
     def _unreachable(self, err: Exception) -> HostlerError:
         return error("controller_unreachable", f"no answer from {self._server} ({type(err).__name__})")
+
+
+def _tls_of(settings: Settings) -> Any:
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=settings.ca_file)
+    except OSError as err:  # ssl.SSLError is one
+        raise error("invalid_config", f"ca_file {settings.ca_file} holds no usable certificate") from err
+
+
+def quoted(name: str) -> str:
+    """A name a person typed, as one part of a path."""
+    from urllib.parse import quote
+
+    return quote(name, safe="@")
 
 
 def _pause(failures: int) -> None:

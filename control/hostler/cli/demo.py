@@ -34,7 +34,7 @@ START_LIMIT_S = 30.0
 
 @click.command(name="demo")
 @click.option("--directory", type=click.Path(path_type=Path), help="where to keep everything (else temporary)")
-@click.option("--size-mb", default=256, show_default=True, help="size of the artifact in MiB")
+@click.option("--size-mb", type=click.IntRange(1, 16_384), default=256, show_default=True, help="MiB of the artifact")
 @click.option("--keep/--no-keep", default=None, help="leave the control plane running at the end")
 @guarded
 def command(directory: Path | None, size_mb: int, keep: bool | None) -> None:

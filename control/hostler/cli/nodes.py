@@ -1,13 +1,14 @@
 """`hostler nodes`: what there is, and how more of it joins."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import click
 
-from hostler.cli.client import Client
+from hostler.cli.client import Client, quoted
 from hostler.cli.operations_api import project_of, split_pairs
-from hostler.cli.output import guarded, output_option, print_json, table
+from hostler.cli.output import check_target, guarded, output_option, print_done, print_json, table
 from hostler.cli.settings import Settings
 
 
@@ -23,7 +24,7 @@ def command() -> None:
 @guarded
 def list_nodes(settings: Settings, everything: bool, output: str) -> None:
     """List nodes with their state, versions and when they were last seen."""
-    path = "/api/v1/admin/nodes" if everything else f"/api/v1/projects/{project_of(settings)}/nodes"
+    path = "/api/v1/admin/nodes" if everything else f"/api/v1/projects/{quoted(project_of(settings))}/nodes"
     items = list(Client(settings).pages(path, page_size=200))
     if output == "json":
         print_json(items)
@@ -41,7 +42,7 @@ def list_nodes(settings: Settings, everything: bool, output: str) -> None:
 @guarded
 def get(settings: Settings, node: str, output: str) -> None:
     """Show one node, by name or id."""
-    found = Client(settings).call("GET", f"/api/v1/admin/nodes/{node}")
+    found = Client(settings).call("GET", f"/api/v1/admin/nodes/{quoted(node)}")
     if output == "json":
         print_json(found)
         return
@@ -53,12 +54,12 @@ def get(settings: Settings, node: str, output: str) -> None:
 @click.argument("name")
 @click.option("--org", required=True, help="tenant that will own the node")
 @click.option("--label", "labels", multiple=True, help="label of the node, name=value (repeatable)")
-@click.option("--valid-minutes", default=60, show_default=True)
-@click.option("--file", "-o", "target", help="write the token to this file (mode 0600) instead of the screen")
+@click.option("--valid-minutes", type=click.IntRange(1, 43_200), default=60, show_default=True)
+@click.option("--file", "-o", "target", type=click.Path(path_type=Path), help="write the token here, mode 0600")
 @output_option
 @click.pass_obj
 @guarded
-def token(settings: Settings, name: str, target: str | None, output: str, **options: Any) -> None:
+def token(settings: Settings, name: str, target: Path | None, output: str, **options: Any) -> None:
     """Make a one-use enrolment token for the node NAME of the project.
 
     On the node: hostler-agent enroll --token-file FILE. The token is shown once and stored only as a hash.
@@ -70,13 +71,12 @@ def token(settings: Settings, name: str, target: str | None, output: str, **opti
         "labels": split_pairs(options["labels"], "label"),
         "valid_seconds": options["valid_minutes"] * 60,
     }
+    check_target(target)
     made = Client(settings).call("POST", "/api/v1/admin/enrolment-tokens", body=body)
     if target:
-        from pathlib import Path
-
         from hostler.pki.storage import write_private
 
-        write_private(Path(target), made["token"].encode())
+        write_private(target, made["token"].encode())
         made = {**made, "token": ""}
     if output == "json":
         print_json(made)
@@ -87,12 +87,13 @@ def token(settings: Settings, name: str, target: str | None, output: str, **opti
 @command.command()
 @click.argument("node")
 @click.confirmation_option(prompt="The node loses its identity at once. Revoke it?")
+@output_option
 @click.pass_obj
 @guarded
-def revoke(settings: Settings, node: str) -> None:
+def revoke(settings: Settings, node: str, output: str) -> None:
     """Revoke a node: its streams are closed and its certificate is refused from now on."""
-    Client(settings).call("POST", f"/api/v1/admin/nodes/{node}/revoke")
-    click.echo(f"revoked {node}")
+    done = Client(settings).call("POST", f"/api/v1/admin/nodes/{quoted(node)}/revoke")
+    print_done(done, output, f"revoked {node}")
 
 
 def _state(node: dict[str, Any]) -> str:

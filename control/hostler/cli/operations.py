@@ -7,7 +7,7 @@ import click
 
 from hostler.cli import operations_api as api
 from hostler.cli.client import Client
-from hostler.cli.output import EXIT_REFUSED, guarded, output_option, print_json, table
+from hostler.cli.output import EXIT_REFUSED, guarded, output_option, print_done, print_json, table
 from hostler.cli.settings import Settings
 
 FINAL = {"succeeded", "failed", "canceled"}
@@ -34,7 +34,7 @@ def target_options(function: Any) -> Any:
 
 @command.command()
 @target_options
-@click.option("--replicas", default=1, show_default=True, help="tasks on each node")
+@click.option("--replicas", type=click.IntRange(min=1), default=1, show_default=True, help="tasks on each node")
 @click.option("--idempotency-key", help="submitting the same key and body again gives the same operation")
 @click.option("--approved-plan", "approved", multiple=True, help="NODE_ID=DIGEST, as 'plan' printed it (repeatable)")
 @click.option("--watch/--no-watch", default=False, help="follow until it ends")
@@ -116,7 +116,7 @@ def get(settings: Settings, operation_id: str, output: str) -> None:
 
 @command.command(name="list")
 @click.option("--status", type=click.Choice(["queued", "running", "succeeded", "failed", "canceled"]))
-@click.option("--limit", default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 @output_option
 @click.pass_obj
 @guarded
@@ -173,22 +173,24 @@ def logs(settings: Settings, operation_id: str, follow: bool, step_id: str | Non
 
 @command.command()
 @click.argument("operation_id")
+@output_option
 @click.pass_obj
 @guarded
-def cancel(settings: Settings, operation_id: str) -> None:
+def cancel(settings: Settings, operation_id: str, output: str) -> None:
     """Cancel an operation. Queued tasks end at once, running ones when their process tree is gone."""
-    Client(settings).call("POST", f"{api.operation_path(settings, operation_id)}/cancel")
-    click.echo(f"cancel requested; follow it with: hostler operations watch {operation_id}")
+    done = Client(settings).call("POST", f"{api.operation_path(settings, operation_id)}/cancel")
+    print_done(done, output, f"cancel requested; follow it with: hostler operations watch {operation_id}")
 
 
 @command.command()
 @click.argument("operation_id")
+@output_option
 @click.pass_obj
 @guarded
-def retry(settings: Settings, operation_id: str) -> None:
+def retry(settings: Settings, operation_id: str, output: str) -> None:
     """Try a failed operation again, from the first failed step of each task."""
-    Client(settings).call("POST", f"{api.operation_path(settings, operation_id)}/retry")
-    click.echo(f"new attempt requested; follow it with: hostler operations watch {operation_id}")
+    done = Client(settings).call("POST", f"{api.operation_path(settings, operation_id)}/retry")
+    print_done(done, output, f"new attempt requested; follow it with: hostler operations watch {operation_id}")
 
 
 def _follow(client: Client, settings: Settings, operation_id: str, output: str) -> None:

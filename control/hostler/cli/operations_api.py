@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 import msgspec
-import yaml
 
 from hostler.base.errors import error
+from hostler.cli.client import quoted
 from hostler.cli.settings import Settings
 
 
@@ -19,11 +19,11 @@ def project_of(settings: Settings) -> str:
 
 
 def operations_path(settings: Settings) -> str:
-    return f"/api/v1/projects/{project_of(settings)}/operations"
+    return f"/api/v1/projects/{quoted(project_of(settings))}/operations"
 
 
 def operation_path(settings: Settings, operation_id: str) -> str:
-    return f"{operations_path(settings)}/{operation_id}"
+    return f"{operations_path(settings)}/{quoted(operation_id)}"
 
 
 def split_pairs(pairs: tuple[str, ...], what: str) -> dict[str, str]:
@@ -49,6 +49,8 @@ def read_inputs(pairs: tuple[str, ...], file: Any) -> dict[str, Any]:
 
 
 def _from_file(file: Any) -> dict[str, Any]:
+    import yaml  # only a submit with an input file pays for it
+
     try:
         loaded = yaml.safe_load(file.read())
     except (yaml.YAMLError, UnicodeDecodeError) as err:

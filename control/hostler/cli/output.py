@@ -3,12 +3,13 @@
 import functools
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 import msgspec
 
-from hostler.base.errors import HostlerError
+from hostler.base.errors import HostlerError, error
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,6 +72,20 @@ def styled(cell: Any) -> str:
     return f"[{style}]{text}[/{style}]" if style else escape(text)
 
 
+def print_done(done: dict[str, Any], output: str, text: str) -> None:
+    """What a command without an answer of its own has done."""
+    if output == "json":
+        print_json(done)
+    else:
+        click.echo(text)
+
+
+def check_target(target: Path | None) -> None:
+    """Before anything is made that could not be written down afterwards. Raises `file_error`."""
+    if target is not None and (target.is_dir() or not target.absolute().parent.is_dir()):
+        raise error("file_error", f"{target} cannot be written: it is a directory, or lies in none")
+
+
 def print_error(err: HostlerError, output: str) -> None:
     """One sentence, its code, and what to do, on standard error."""
     if output == "json":
@@ -91,14 +106,20 @@ def exit_code(err: HostlerError) -> int:
 
 
 def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turns a `HostlerError` into its sentence and exit code. Every command wears it."""
+    """Turns a `HostlerError`, or a file that cannot be used, into one sentence and an exit code. Every command
+    wears it."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except HostlerError as err:
-            print_error(err, kwargs.get("output", "text"))
-            sys.exit(exit_code(err))
+            failed = err
+        except OSError as err:
+            if err.filename is None:
+                raise
+            failed = error("file_error", f"{err.filename} cannot be used: {err.strerror}")
+        print_error(failed, kwargs.get("output", "text"))
+        sys.exit(exit_code(failed))
 
     return run

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from hostler.cli.client import Client
-from hostler.cli.output import guarded, output_option, print_json, table
+from hostler.cli.client import Client, quoted
+from hostler.cli.output import check_target, guarded, output_option, print_done, print_json, table
 from hostler.cli.settings import Settings
 
 ROLES = ("platform_admin", "tenant_admin", "project_admin", "project_member", "project_viewer")
@@ -22,7 +22,7 @@ def command() -> None:
 @click.option("--role", type=click.Choice(ROLES), required=True)
 @click.option("--org", default="", help="tenant the role is limited to")
 @click.option("--scope-project", default="", help="project the role is limited to")
-@click.option("--valid-days", default=365, show_default=True)
+@click.option("--valid-days", type=click.IntRange(1, 3650), default=365, show_default=True)
 @click.option("--file", "-o", "target", type=click.Path(path_type=Path), help="write the token here, mode 0600")
 @output_option
 @click.pass_obj
@@ -36,6 +36,7 @@ def add(settings: Settings, name: str, role: str, target: Path | None, output: s
         "project_id": options["scope_project"],
         "valid_seconds": options["valid_days"] * 86_400,
     }
+    check_target(target)
     made = Client(settings).call("POST", "/api/v1/admin/principals", body=body)
     if target:
         from hostler.pki.storage import write_private
@@ -59,16 +60,17 @@ def list_principals(settings: Settings, output: str) -> None:
         print_json(items)
         return
     table(
-        ("NAME", "ROLE", "ORG", "PROJECT", "REVOKED"),
-        [(p["name"], p["role"], p["org_id"], p["project_id"], p.get("revoked", False)) for p in items],
+        ("NAME", "ROLE", "ORG", "PROJECT", "STATE"),
+        [(p["name"], p["role"], p["org_id"], p["project_id"], p["state"]) for p in items],
     )
 
 
 @command.command()
 @click.argument("name")
+@output_option
 @click.pass_obj
 @guarded
-def revoke(settings: Settings, name: str) -> None:
+def revoke(settings: Settings, name: str, output: str) -> None:
     """Revoke a principal's token at once."""
-    Client(settings).call("DELETE", f"/api/v1/admin/principals/{name}")
-    click.echo(f"revoked {name}")
+    done = Client(settings).call("DELETE", f"/api/v1/admin/principals/{quoted(name)}")
+    print_done(done, output, f"revoked {name}")

@@ -9,8 +9,8 @@ import msgspec
 
 from hostler.base.clock import SystemClock
 from hostler.base.errors import error
-from hostler.cli.client import Client
-from hostler.cli.output import EXIT_REFUSED, guarded, output_option, print_json, table
+from hostler.cli.client import Client, quoted
+from hostler.cli.output import EXIT_REFUSED, check_target, guarded, output_option, print_done, print_json, table
 from hostler.cli.settings import Settings
 
 _DAY_MS = 86_400_000
@@ -47,17 +47,21 @@ def lint(directory: Path, output: str) -> None:
 @command.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--key", "keys", multiple=True, required=True, type=click.Path(path_type=Path), help="catalog key")
-@click.option("--version", "number", type=int, help="catalog version [default: minutes since 1970, so it rises]")
-@click.option("--valid-days", default=180, show_default=True)
+@click.option("--version", "number", type=click.IntRange(min=1), help="catalog version [default: minutes since 1970]")
+@click.option("--valid-days", type=click.IntRange(1, 3650), default=180, show_default=True)
 @click.option("--file", "-o", "target", required=True, type=click.Path(path_type=Path), help="bundle to write")
+@output_option
 @guarded
-def sign(directory: Path, keys: tuple[Path, ...], number: int | None, valid_days: int, target: Path) -> None:
+def sign(
+    directory: Path, keys: tuple[Path, ...], number: int | None, valid_days: int, target: Path, output: str
+) -> None:
     """Lint DIRECTORY and sign it into a catalog bundle. Needs no network: do it where the catalog key is."""
     from hostler.catalog import manifest as catalog
     from hostler.catalog.lint import lint as check
     from hostler.catalog.load import load_profiles
     from hostler.pki.ceremony import load_signer
 
+    check_target(target)
     profiles = load_profiles(directory)
     findings = check(profiles)
     if findings:
@@ -74,8 +78,9 @@ def sign(directory: Path, keys: tuple[Path, ...], number: int | None, valid_days
     target.write_bytes(
         catalog.write_bundle(signed, [*(d.canonical() for d in definitions), *(c.canonical() for c in commands)])
     )
-    click.echo(f"wrote {target}: catalog version {made.version}, {len(definitions)} definitions")
-    click.echo(f"publish it with: hostler profiles publish {target}")
+    written = {"file": str(target), "version": made.version, "definitions": sorted(made.definitions)}
+    text = f"wrote {target}: catalog version {made.version}, {len(definitions)} definitions"
+    print_done(written, output, f"{text}\npublish it with: hostler profiles publish {target}")
 
 
 @command.command()
@@ -112,29 +117,52 @@ def list_definitions(settings: Settings, output: str) -> None:
 
 @command.command()
 @click.argument("ref", metavar="TYPE@VERSION")
+@output_option
 @click.pass_obj
 @guarded
-def show(settings: Settings, ref: str) -> None:
+def show(settings: Settings, ref: str, output: str) -> None:
     """Show one definition: its inputs and steps."""
-    answer: Any = Client(settings).call("GET", f"/api/v1/admin/operation-definitions/{ref}")
-    print_json(answer)
+    found: Any = Client(settings).call("GET", _path_of(ref))
+    if output == "json":
+        print_json(found)
+        return
+    document = found["document"]
+    click.echo(f"{found['ref']}  {found['state']}  {document['description']}")
+    table(
+        ("INPUT", "RULE", "ABOUT"),
+        [_about(name, document["inputs"]) for name in document["inputs"].get("properties", ())],
+    )
+    table(("STEP", "KIND", "ABOUT"), [(s["id"], s["kind"], s.get("description", "")) for s in document["steps"]])
 
 
 @command.command()
 @click.argument("ref", metavar="TYPE@VERSION")
+@output_option
 @click.pass_obj
 @guarded
-def deprecate(settings: Settings, ref: str) -> None:
+def deprecate(settings: Settings, ref: str, output: str) -> None:
     """Mark a definition as deprecated: it still runs, and says so."""
-    Client(settings).call("POST", f"/api/v1/admin/operation-definitions/{ref}/deprecate")
-    click.echo(f"{ref} is deprecated")
+    done = Client(settings).call("POST", f"{_path_of(ref)}/deprecate")
+    print_done(done, output, f"{ref} is deprecated")
 
 
 @command.command()
 @click.argument("ref", metavar="TYPE@VERSION")
+@output_option
 @click.pass_obj
 @guarded
-def retire(settings: Settings, ref: str) -> None:
+def retire(settings: Settings, ref: str, output: str) -> None:
     """Retire a definition: new submits are refused, running operations finish."""
-    Client(settings).call("POST", f"/api/v1/admin/operation-definitions/{ref}/retire")
-    click.echo(f"{ref} is retired")
+    done = Client(settings).call("POST", f"{_path_of(ref)}/retire")
+    print_done(done, output, f"{ref} is retired")
+
+
+def _about(name: str, schema: dict[str, Any]) -> tuple[str, str, str]:
+    rule = {key: value for key, value in schema["properties"][name].items() if key != "description"}
+    if name in schema.get("required", ()):
+        rule = {"required": True} | rule
+    return name, msgspec.json.encode(rule).decode(), schema["properties"][name].get("description", "")
+
+
+def _path_of(ref: str) -> str:
+    return f"/api/v1/admin/operation-definitions/{quoted(ref)}"

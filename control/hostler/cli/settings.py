@@ -61,9 +61,11 @@ def read_token(settings: Settings) -> str:
     path = Path(settings.token_file).expanduser()
     try:
         mode = path.stat().st_mode
-        text = path.read_text().strip()
+        text = path.read_bytes().decode("ascii", "replace").strip()
     except OSError as err:
         raise error("invalid_config", f"token file {path} cannot be read: {err.strerror}") from err
     if mode & 0o077:
         raise error("invalid_config", f"token file {path} is open to others", hint=f"chmod 600 {path}")
+    if not (text.isascii() and text.isprintable() and len(text.split()) == 1):
+        raise error("invalid_config", f"token file {path} does not hold one token")
     return text

@@ -49,7 +49,13 @@ def make_app(parts: Parts, version: str) -> Starlette:
     routes = [HttpRoute(route.path, _Edge(route, parts), methods=[route.method]) for route in ROUTES]
     routes += [HttpRoute("/health", health), HttpRoute("/metrics", metrics)]
     routes += [HttpRoute("/openapi.json", served), *web_routes()]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _http_problem})
+
+    async def unrouted(request: Request, err: Exception) -> Response:
+        return _http_problem(err, _correlation(request, parts))
+
+    app = Starlette(routes=routes, exception_handlers={HTTPException: unrouted})
+    app.router.redirect_slashes = False  # one path, one name
+    return app
 
 
 class _Edge:
@@ -155,9 +161,8 @@ def _correlation(request: Request, parts: Parts) -> str:
     return new_id("cor", parts.engine.clock.now_ms(), random.getrandbits(80))
 
 
-async def _http_problem(_: Request, err: Exception) -> Response:
+def _http_problem(err: Exception, correlation_id: str) -> Response:
     """What the router itself refuses."""
-    status = err.status_code if isinstance(err, HTTPException) else 500
-    if status == 405:
-        return problem(error("invalid_request", "the method is not allowed on this path"), "")
-    return problem(error("not_found", "there is no such path; see /openapi.json"), "")
+    if isinstance(err, HTTPException) and err.status_code == 405:
+        return problem(error("invalid_request", "the method is not allowed on this path"), correlation_id)
+    return problem(error("not_found", "there is no such path; see /openapi.json"), correlation_id)

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from hostler.base.errors import error
+from hostler.base.errors import HostlerError, error
 from hostler.base.strict import decode_json
 from hostler.control.api.authz import is_unlimited, permit_project
 from hostler.control.api.bundles import Bundles
@@ -54,6 +54,14 @@ class Call:
     async def execute(self, command: Command) -> Any:
         self.reached_engine = True
         return await self.engine.execute(command)
+
+    async def is_still_welcome(self) -> bool:
+        """Whether the token that opened a stream still names the same principal."""
+        try:
+            now = await self.parts.authenticator.of(self.request.headers.get("authorization", ""))
+        except HostlerError:
+            return False
+        return now == self.principal
 
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])

@@ -10,6 +10,7 @@ from hostler.control.api import pages, sse
 from hostler.control.api.authz import permit_own
 from hostler.control.api.bodies import OperationRef, Submit, Submitted
 from hostler.control.api.call import Call
+from hostler.control.api.live import LiveSteps
 from hostler.control.kernel.commands import (
     CancelOperation,
     OperationCreated,
@@ -108,7 +109,10 @@ async def logs(call: Call) -> Any:
     """Pages of log lines, or with `follow=true` all of them as they come until the operation ends."""
     operation = await call.operation()
     step_id = call.query("step_id")
-    if call.query("follow") == "true":
+    follow = call.query("follow")
+    if follow not in ("", "true", "false"):
+        raise error("invalid_request", "follow is either true or false")
+    if follow == "true":
         start = sse.last_event_id(call.request.headers.get("last-event-id", ""))
         return sse.respond(_follow_logs(call, operation, step_id, start))
     size = pages.size_of(call.query("page_size"))
@@ -130,6 +134,8 @@ async def _follow_logs(call: Call, operation: OperationView, step_id: str, after
         if status in FINAL:
             yield sse.event("end", {"status": status})
             return
+        if not await call.is_still_welcome():
+            return
         if not await engine.wakes.changed(operation.operation_id, mark, _QUIET_S):
             yield sse.COMMENT
 
@@ -145,7 +151,7 @@ async def _follow_events(call: Call, operation: OperationView, after: int) -> As
     engine, board = call.engine, call.parts.board
     operation_id = operation.operation_id
     tasks = [Key(task.node_id, task.task_id) for task in operation.tasks]
-    read, shown = -1, 0
+    live, read, shown = LiveSteps(operation), -1, 0
     with board.following(tasks, partial(engine.wakes.touch, operation_id)):
         while True:
             # mark and status first: what is stored after them is read in the next turn
@@ -155,13 +161,17 @@ async def _follow_events(call: Call, operation: OperationView, after: int) -> As
                 status = await engine.reader.operation_status(operation.project_id, operation_id)
                 while rows := await engine.reader.events(after, _BATCH, operation_id=operation_id):
                     for row in rows:
+                        live.note(row)
                         yield sse.event(row.type, row, row.id)
                     after = rows[-1].id
             shown, steps = board.since(shown, tasks)
             for step in steps:
-                yield sse.event("operation.progress", step)
+                if (progress := live.shown(step)) is not None:
+                    yield sse.event("operation.progress", progress)
             if status in FINAL:
                 yield sse.event("end", {"status": status})
+                return
+            if not await call.is_still_welcome():
                 return
             if not await engine.wakes.changed(operation_id, mark, _QUIET_S):
                 read = -1  # nobody said that there is news: look once, rather than trust that for ever
