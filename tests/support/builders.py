@@ -129,7 +129,8 @@ def view(keys: Keys, catalog_: Catalog | None, journal: Any = None, **changes: A
         "catalog": catalog_,
         "authority": LocalAuthority(),
         "high_sequence": journal.high_sequence if journal else 0,
-        "control_epoch": journal.control_epoch if journal else 0,
+        "control_epoch": max(1, journal.control_epoch) if journal else 1,
+        "held": journal.held if journal else False,
         "known": journal.known if journal else lambda task_id: None,
         "storage": journal.storage if journal else "ok",
     }

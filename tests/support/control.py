@@ -291,7 +291,6 @@ async def fleet_in(
     trust = keys.trust()
     engine = await Engine.open(
         store_path=directory / "control.db",
-        keyset=trust.keyset,
         trust=trust,
         dispatch_signer=keys.dispatch,
         clock=clock,

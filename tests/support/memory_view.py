@@ -79,6 +79,12 @@ class MemoryView:
         late = self.get(OperationRow, task.operation_id).deadline_ms <= now_ms
         return late or (node.connection == "connected" and task.sequence > 0 and task.expires_at_ms <= now_ms)
 
+    def all_nodes(self) -> list[NodeRow]:
+        return self._where(NodeRow)
+
+    def assigned_tasks(self) -> list[TaskRow]:
+        return self._where(TaskRow, finished_at_ms=0, state="assigned", child_cluster="")
+
     def unanswered_cancels(self, now_ms: int, limit: int) -> list[TaskRow]:
         return []
 
@@ -86,7 +92,7 @@ class MemoryView:
         return self._where(StepRow, task_id=task_id, attempt_number=attempt_number)
 
     def current_catalog(self) -> CatalogRow | None:
-        return max(self.rows[CatalogRow].values(), key=lambda row: row.version, default=None)  # type: ignore[attr-defined]
+        return max(self.rows[CatalogRow].values(), key=lambda row: (row.registered_at_ms, row.version), default=None)  # type: ignore[attr-defined]
 
 
 class Bench:

@@ -11,6 +11,7 @@
 import asyncio
 import os
 import random
+import secrets
 import signal
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from hostler.agent.config import AgentConfig
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.lifecycle import identity
+from hostler.agent.lifecycle.recover import recover
 from hostler.agent.lifecycle.renew import Renewal
 from hostler.agent.lifecycle.trust import Trusted
 from hostler.agent.pipeline import Pipeline
@@ -35,7 +37,7 @@ from hostler.agent.session.session import Session
 from hostler.base.clock import SystemClock
 from hostler.base.logs import get_logger
 from hostler.base.version import __version__
-from hostler.wire.node import Heartbeat, Hello
+from hostler.wire.node import Heartbeat, Hello, KeysetUpdate
 
 _log = get_logger("hostler.agent.daemon")
 _HOUSEKEEPING_S = 15.0
@@ -47,6 +49,7 @@ class Daemon:
     def __init__(self, config: AgentConfig, journal: Journal) -> None:
         self.config = config
         self.clock = SystemClock()
+        self._instance_id = secrets.token_hex(16)
         self.journal = journal
         self.me = identity.load(config.state)
         self.trusted = Trusted(config.state, journal, self.clock)
@@ -98,7 +101,9 @@ class Daemon:
             transport=self.config.control.transport,
             rng=rng,
         )
-        self.renewal = Renewal(self.config.state, self.me, lambda _: self._dial(), self.clock, rng, self._renewed)
+        self.renewal = Renewal(
+            self.config.state, self.me, lambda _: self._dial(), self.clock, rng, self._renewed, self._recover
+        )
 
     async def run(self) -> None:
         await self.trusted.load()
@@ -148,6 +153,7 @@ class Daemon:
             "at_ms": self.clock.now_ms(),
             "session": self.session.state,
             "hold": self._hold(),
+            "drift": self.renewal.drift,
             "storage": self.journal.storage,
             "running_tasks": self.pipeline.running,
             "outbox_rows": self.journal.outbox_rows,
@@ -170,8 +176,16 @@ class Daemon:
         self.me = fresh
         self.session.redial()
 
+    async def _recover(self, old: identity.Identity) -> bytes:
+        """With the keysets missed meanwhile, so that a rolled CA is known before the next dial."""
+        recovered = await recover(old, self.trusted.store, self.config.control.enroll_address)
+        for keyset in recovered.keysets:
+            await self.trusted.take_keyset(KeysetUpdate(keyset))
+        return recovered.chain_pem
+
     def _hold(self) -> str:
-        return self.session.hold or self.trusted.refused
+        forgotten = "controller_rollback" if self.journal.held else ""
+        return forgotten or self.session.hold or self.trusted.refused
 
     def _view(self) -> AdmissionView:
         return AdmissionView(
@@ -184,6 +198,7 @@ class Daemon:
             capabilities=self.capabilities,
             high_sequence=self.journal.high_sequence,
             control_epoch=self.journal.control_epoch,
+            held=self.journal.held,
             known=self.journal.known,
             storage=self.journal.storage,
         )
@@ -200,6 +215,9 @@ class Daemon:
             capabilities=self.capabilities,
             labels=self.config.labels,
             storage=self.journal.storage,
+            hold=self._hold(),
+            drift=self.renewal.drift,
+            instance_id=self._instance_id,
         )
 
     def _heartbeat(self) -> Heartbeat:
@@ -209,6 +227,9 @@ class Daemon:
             outbox_rows=self.journal.outbox_rows,
             storage=self.journal.storage,
             hold=self._hold(),
+            keyset_version=self.trusted.store.keyset.version,
+            catalog_version=self.trusted.catalog_version,
+            drift=self.renewal.drift,
         )
 
 

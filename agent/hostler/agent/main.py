@@ -102,7 +102,7 @@ def _status(options: argparse.Namespace) -> int:
     else:
         for name, value in status.items():
             print(f"{name:24} {value}")  # noqa: T201
-    return 0 if status["session"] == "connected" and not status["hold"] else EXIT_REFUSED
+    return 0 if status["session"] == "connected" and not status["hold"] and not status["drift"] else EXIT_REFUSED
 
 
 def _config(options: argparse.Namespace) -> int:

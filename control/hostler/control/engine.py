@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hostler.base.clock import Clock
+from hostler.base.envelope import CATALOG_TYPE
 from hostler.base.errors import HostlerError, error
 from hostler.base.ids import new_id
 from hostler.catalog.manifest import Catalog, open_catalog
 from hostler.catalog.policy import policy_digest
 from hostler.control.dispatch.build import Shared, build_cancel, build_task, share
 from hostler.control.dispatch.sign import seal
-from hostler.control.kernel.commands import Command, ControlStarted, RegisterCatalog
+from hostler.control.kernel.commands import Command, ControlStarted, PublishKeyset, RegisterCatalog
 from hostler.control.kernel.decide import decide
 from hostler.control.kernel.model import Decision, Ids, Settings, TaskOrder
 from hostler.control.kernel.rows import (
@@ -32,14 +33,16 @@ from hostler.control.kernel.rows import (
     Row,
     TaskRow,
 )
+from hostler.control.kernel.trust_rows import KeysetRow
 from hostler.control.store.apply import Applier
 from hostler.control.store.db import hold, open_writer
 from hostler.control.store.reader import Reader
 from hostler.control.store.view import StoreView
 from hostler.control.store.writer import Done, Writer
 from hostler.control.wakes import Wakes
+from hostler.pki import dsse
 from hostler.pki.keys import Signer
-from hostler.pki.keyset import KeyRole, Keyset
+from hostler.pki.keyset import KeyRole, Keyset, parse_keyset
 from hostler.pki.trust import TrustStore
 
 EPOCH, CLUSTER = "control_epoch", "cluster_id"
@@ -53,6 +56,7 @@ class News(NamedTuple):
     wake: set[str]
     revoked: list[str]
     new_catalog: bool
+    new_keyset: bytes = b""
 
 
 class SystemIds:
@@ -79,16 +83,27 @@ class Engine:
     """Open it with `open`. `execute` runs on the loop that did; everything else it owns runs in its threads.
 
     Attributes:
-        clock, trust: what it was opened with.
+        clock: what it was opened with.
+        trust: the newest keyset, published ones included.
+        keysets: (version, DSSE JSON) of all there have been, oldest first.
+        ca_in_use: CA certificates (PEM) without which this control plane would be cut off.
         reader: read-only queries.
         wakes: who is told after a commit.
     """
 
     def __init__(
-        self, store_path: Path, trust: TrustStore, signer: Signer, clock: Clock, settings: Settings, ids: Ids
+        self,
+        store_path: Path,
+        trust: TrustStore,
+        signer: Signer,
+        clock: Clock,
+        settings: Settings,
+        ids: Ids,
+        recovering: bool,
     ) -> None:
         self.trust = trust
         self.clock = clock
+        self.ca_in_use: frozenset[str] = frozenset()
         self._signer = signer
         self._ids = ids
         self._settings = msgspec.structs.replace(settings, policy_digest=policy_digest(settings.policy))
@@ -100,7 +115,9 @@ class Engine:
             raise
         self._view = StoreView(self._db)
         self._applier = Applier(self._db, self._view)
-        self._epoch = self._meta(EPOCH, "1")
+        self.keysets = self._stored_keysets()
+        self._epoch = self._take_up_epoch(recovering)
+        self._settings = msgspec.structs.replace(self._settings, control_epoch=self._epoch)
         self.wakes = Wakes()
         self.reader = Reader(store_path, clock)
         self._writer = Writer(self._db, self._work, self._applier.flush, self._forget, self._publish)
@@ -110,26 +127,40 @@ class Engine:
         cls,
         *,
         store_path: Path,
-        keyset: Keyset,
         trust: TrustStore,
         dispatch_signer: Signer,
         clock: Clock,
         settings: Settings | None = None,
         ids: Ids | None = None,
         cluster_id: str = "",
+        recovering: bool = False,
     ) -> "Engine":
         """Opens the store, making it if it is absent, and marks every session of the past as ended.
 
+        Args:
+            recovering: open a store whose epoch is below the keyset's, to execute `RecoverEpoch` on it.
+
         Raises:
-            HostlerError: `store_unavailable`; `untrusted_key` when no node would accept what we sign (P2).
+            HostlerError: `store_unavailable`; `untrusted_key` when no node would accept what we sign (P2);
+                `controller_rollback` when store and keyset are not of the same epoch (P1).
         """
-        role = keyset.roles.get(KeyRole.DISPATCH)
-        if role is None or dispatch_signer.public.key_id not in role.keyids:
-            raise error("untrusted_key", "the dispatch key is not in the keyset, so nodes would refuse every task")
-        engine = cls(store_path, trust, dispatch_signer, clock, settings or Settings(), ids or SystemIds())
-        engine._meta(CLUSTER, cluster_id or keyset.trust_domain)
-        await engine.execute(ControlStarted())
+        key_id = dispatch_signer.public.key_id
+        _check_dispatch(trust, key_id)
+        engine = cls(store_path, trust, dispatch_signer, clock, settings or Settings(), ids or SystemIds(), recovering)
+        try:
+            _check_dispatch(trust, key_id)  # the store may know a newer keyset
+        except HostlerError:
+            await engine.close()
+            raise
+        engine._meta(CLUSTER, cluster_id or trust.keyset.trust_domain)
+        engine._meta(EPOCH, str(engine.control_epoch))
+        await engine.execute(ControlStarted(dispatch_key_id=key_id))
         return engine
+
+    @property
+    def control_epoch(self) -> int:
+        """Whose tasks are signed now."""
+        return self._epoch
 
     async def execute(self, command: Command) -> Any:
         """Runs one command in the next group. Returns when it is on disk.
@@ -151,43 +182,108 @@ class Engine:
         """`ok`, or `store_unavailable` when the last commit failed or the writer has ended (P3)."""
         return "ok" if self._writer.alive else "store_unavailable"
 
-    def _meta(self, name: str, default: str) -> int | str:
+    def _meta(self, name: str, default: str) -> str:
         """A value of the meta table, set to `default` on the first start."""
         self._db.execute("INSERT OR IGNORE INTO meta (name, value) VALUES (?, ?)", (name, default))
         row = self._view.get(MetaRow, name)
         assert row is not None
-        return int(row.value) if name == EPOCH else row.value
+        return row.value
+
+    def _stored_keysets(self) -> list[tuple[int, bytes]]:
+        """Every keyset there has been; the trust we were opened with follows those published since."""
+        mine = (self.trust.keyset.version, self.trust.keyset.control_epoch, self.trust.state.keyset)
+        insert = "INSERT OR IGNORE INTO keysets (version, control_epoch, keyset, published_at_ms) VALUES (?, ?, ?, ?)"
+        self._db.execute(insert, (*mine, self.clock.now_ms()))
+        select = "SELECT version, keyset FROM keysets ORDER BY version"
+        found: list[tuple[int, bytes]] = self._db.execute(select).fetchall()
+        for version, keyset in found:
+            if version > self.trust.keyset.version:
+                self.trust.update_keyset(keyset, self.clock.now_ms())
+        return found
+
+    def _take_up_epoch(self, recovering: bool) -> int:
+        """The store's epoch must be the keyset's: the root alone says which memory is the right one (P1)."""
+        signed, row = self.trust.control_epoch, self._view.get(MetaRow, EPOCH)
+        stored = int(row.value) if row else signed
+        if stored > signed or (stored < signed and not recovering):
+            self._db.close()
+            os.close(self._held)
+            raise error(
+                "controller_rollback",
+                f"the store is of epoch {stored}, the newest keyset of epoch {signed}",
+                hint="after a restore run 'hostler-control recover'; else put back the newer store or keyset",
+            )
+        return stored
 
     # -- in the writer thread ---------------------------------------------------------------------
 
     def _work(self, command: Command) -> Done:
         now_ms = self.clock.now_ms()
-        catalog = self._open_catalog(command, now_ms) if isinstance(command, RegisterCatalog) else None
-        decision = decide(self._view, command, now_ms, self._ids, self._settings, catalog)
+        opened = self._open(command, now_ms) if isinstance(command, RegisterCatalog | PublishKeyset) else None
+        decision = decide(self._view, command, now_ms, self._ids, self._settings, opened)
         if decision.orders:
             self._seal(decision, now_ms)
         topics = self._applier.add(decision)
-        news = News(topics, decision.wake, decision.revoked, CatalogRow in decision.inserts)
+        keyset = command.keyset if isinstance(command, PublishKeyset) and KeysetRow in decision.inserts else b""
+        news = News(topics, decision.wake, decision.revoked, CatalogRow in decision.inserts, keyset)
         return Done(decision.result, decision.refusal, news)
 
-    def _open_catalog(self, command: RegisterCatalog, now_ms: int) -> Catalog | HostlerError:
-        """The catalog that the bytes prove to be, or why they prove nothing."""
-        current = self._view.current_catalog()
+    def _open(self, command: RegisterCatalog | PublishKeyset, now_ms: int) -> Catalog | Keyset | HostlerError:
+        """The catalog or keyset that the bytes prove to be, or why they prove nothing."""
         try:
-            return open_catalog(
-                command.manifest, command.documents, self.trust, now_ms, current.version if current else 0
-            )
+            if isinstance(command, PublishKeyset):
+                return self._open_keyset(command.keyset, now_ms)
+            return open_catalog(command.manifest, command.documents, self.trust, now_ms, self._catalog_floor(now_ms))
         except HostlerError as err:
-            code = "catalog_unsigned" if err.code in _UNSIGNED else err.code
-            refusal = error(code, err.message)
+            code = "catalog_unsigned" if err.code in _UNSIGNED and isinstance(command, RegisterCatalog) else err.code
+            refusal = error(code, err.message, hint=err.hint)
             refusal.__cause__ = err
             return refusal
+
+    def _catalog_floor(self, now_ms: int) -> int:
+        """The version in use, unless the root has taken its signers' word away (T8)."""
+        current = self._view.current_catalog()
+        if current is None:
+            return 0
+        try:
+            self.trust.verify(dsse.from_json(current.manifest), CATALOG_TYPE, KeyRole.CATALOG, now_ms)
+        except HostlerError:
+            return 0
+        return current.version
+
+    def _open_keyset(self, data: bytes, now_ms: int) -> Keyset:
+        """Checks against a copy: the trust in force moves when the keyset is on disk."""
+        if any(data == keyset for _, keyset in self.keysets):
+            return parse_keyset(dsse.from_json(data).payload)
+        after = TrustStore(self.trust.state, now_ms)
+        after.update_keyset(data, now_ms)
+        keyset = after.keyset
+        if keyset.control_epoch != self._epoch:
+            raise error(
+                "controller_rollback",
+                f"the keyset opens epoch {keyset.control_epoch}, which is for a restored store",
+                hint="stop the control plane and run 'hostler-control recover'",
+            )
+        if self._signer.public.key_id not in {key.key_id for key in after.keys(KeyRole.DISPATCH)}:
+            raise error(
+                "untrusted_key",
+                "the keyset lacks the dispatch key that this control plane signs with",
+                hint="activate the new dispatch key first ('hostler pki rotate'), or start with both files replaced",
+            )
+        lost = set(self.trust.keyset.ca_certificates) - set(keyset.ca_certificates)
+        if self.ca_in_use & lost:
+            raise error(
+                "certificate_invalid",
+                "the keyset drops the CA that this control plane and its nodes use now",
+                hint="activate the new CA first: 'hostler pki rotate ca'",
+            )
+        return keyset
 
     def _seal(self, decision: Decision, now_ms: int) -> None:
         """Signs what the decision ordered; each task's row learns the digest of its envelope."""
         rows = _Rows(decision, self._view)
         shared: dict[str, Shared] = {}
-        epoch = int(self._epoch)
+        epoch = self._epoch
         for order in decision.orders:
             task = rows.task(order.task_id)
             if not isinstance(order, TaskOrder):
@@ -222,8 +318,17 @@ class Engine:
             topics |= each.topics
             nodes |= each.wake
         self.wakes.publish(topics, nodes, [node_id for each in news for node_id in each.revoked])
-        if any(each.new_catalog for each in news):
+        for each in news:
+            if each.new_keyset:
+                self.trust.update_keyset(each.new_keyset, self.clock.now_ms())
+                self.keysets = [*self.keysets, (self.trust.keyset.version, each.new_keyset)]
+        if any(each.new_catalog or each.new_keyset for each in news):
             self.wakes.publish_all_nodes()
+
+
+def _check_dispatch(trust: TrustStore, key_id: str) -> None:
+    if key_id not in {key.key_id for key in trust.keys(KeyRole.DISPATCH)}:
+        raise error("untrusted_key", "the dispatch key is not in the keyset, so nodes would refuse every task")
 
 
 class _Rows:

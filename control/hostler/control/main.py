@@ -87,9 +87,13 @@ def _command(
 def _init(options: argparse.Namespace) -> int:
     from hostler.control.config import load
 
-    epoch = _with_engine(options.config, lambda engine: engine.reader.epoch())
+    epoch = _with_engine(options.config, _epoch)
     print(f"store ready: {load(options.config).store_path}, epoch {epoch}")  # noqa: T201
     return 0
+
+
+async def _epoch(engine: "Engine") -> int:
+    return engine.control_epoch
 
 
 def _config(options: argparse.Namespace) -> int:

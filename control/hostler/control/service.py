@@ -32,8 +32,11 @@ _log = get_logger("hostler.control.service")
 _GRACE_S = 2.0
 
 
-async def open_engine(config: ControlConfig) -> tuple[Engine, Keys]:
+async def open_engine(config: ControlConfig, *, recovering: bool = False) -> tuple[Engine, Keys]:
     """Keys first: without them there is no control plane.
+
+    Args:
+        recovering: see `Engine.open`.
 
     Raises:
         HostlerError: `invalid_config`, `store_unavailable`.
@@ -42,7 +45,6 @@ async def open_engine(config: ControlConfig) -> tuple[Engine, Keys]:
     config.store_path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     engine = await Engine.open(
         store_path=config.store_path,
-        keyset=keys.trust.keyset,
         trust=keys.trust,
         dispatch_signer=keys.dispatch,
         clock=SystemClock(),
@@ -51,7 +53,9 @@ async def open_engine(config: ControlConfig) -> tuple[Engine, Keys]:
             start_within_ms=config.start_within_seconds * 1000,
         ),
         cluster_id=config.cluster_id,
+        recovering=recovering,
     )
+    engine.ca_in_use = frozenset((keys.ca_pem.decode(),))
     return engine, keys
 
 
@@ -91,10 +95,9 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         clock=clock,
         heartbeat_s=config.heartbeat_seconds,
         certificate_s=config.certificate_seconds,
-        keyset=keys.keyset,
         metrics=metrics,
     )
-    enrolment = EnrollmentService(engine, authority, clock, keys.keyset, config.certificate_seconds, metrics)
+    enrolment = EnrollmentService(engine, authority, clock, config.certificate_seconds, config.recovery_days, metrics)
     node_grpc = node_server(nodes, config.node_listen, keys.server_key_pem, keys.server_chain_pem, cas)
     enrol_grpc = enrolment_server(enrolment, config.enroll_listen, keys.server_key_pem, keys.server_chain_pem)
     bundles = Bundles(trust_domain, keys.keyset)

@@ -11,9 +11,12 @@ from hostler.base.errors import error
 from hostler.base.strict import convert, decode_canonical
 from hostler.pki.keys import PublicKey
 
+BIGGEST = 2**53  # so that there is always a next one, and every JSON reader agrees on it
+
 
 class KeyRole(StrEnum):
-    """What a key may sign. `ROOT` names the keys that may sign the next keyset."""
+    """What a key may sign. `ROOT` names the keys that may sign the next keyset, `DESTRUCTIVE` those that
+    approve definitions which destroy, `WITNESS` those that countersign audit checkpoints."""
 
     ROOT = "root"
     DISPATCH = "dispatch"
@@ -21,6 +24,8 @@ class KeyRole(StrEnum):
     CA = "ca"
     UPDATE = "update"
     ARTIFACT = "artifact"
+    DESTRUCTIVE = "destructive"
+    WITNESS = "witness"
 
 
 class RoleKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,6 +40,7 @@ class Keyset(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         keys: key id to base64 of the SubjectPublicKeyInfo (DER).
         roles: role name to its keys and how many of them must sign.
         ca_certificates: PEM certificates that may issue identities.
+        control_epoch: the memory of the control plane that nodes obey; the root raises it after a restore.
     """
 
     version: int
@@ -44,6 +50,7 @@ class Keyset(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     keys: dict[str, str]
     roles: dict[str, RoleKeys]
     ca_certificates: tuple[str, ...]
+    control_epoch: int = 1
 
 
 def keyset_payload(keyset: Keyset) -> bytes:
@@ -59,6 +66,9 @@ def parse_keyset(payload: bytes) -> Keyset:
     """
     value = decode_canonical(payload, code="keyset_untrusted", what="keyset")
     keyset = convert(value, Keyset, code="keyset_untrusted", what="keyset")
+    for name in ("version", "control_epoch"):
+        if not 1 <= getattr(keyset, name) <= BIGGEST:
+            raise error("keyset_untrusted", f"the keyset's {name} is out of range")
     for keyid in keyset.keys:
         key_of(keyset, keyid)
     for name, role in keyset.roles.items():

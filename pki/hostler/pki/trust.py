@@ -3,7 +3,10 @@
 The rules of the machine:
 - A keyset is accepted only with enough signatures by the roots in force: the pinned ones for the first, the
   ones its predecessor names from then on. A new keyset must satisfy both the old roots and its own.
-- Versions only rise. The same version again is accepted only when it is the same bytes.
+- Versions only rise, and so does the control epoch. The same version again is accepted only when it is the
+  same bytes.
+- Catalogs only rise as well, until the root replaces every catalog key: then nothing signed before counts, and
+  the mark starts again. That is the way back from a catalog numbered sky-high (fast-forward, T8).
 - An expired keyset is not replaced by an expired one, and verifies nothing.
 - A key counts for its own roles only.
 """
@@ -23,7 +26,7 @@ class TrustState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     Attributes:
         root_keys: pinned root keys, base64 SubjectPublicKeyInfo.
         keyset: the newest accepted keyset (DSSE JSON).
-        catalog_version, control_epoch: highest ever seen.
+        catalog_version: the highest seen under the present catalog keys.
     """
 
     trust_domain: str
@@ -32,7 +35,6 @@ class TrustState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     keyset: bytes
     keyset_version: int = 0
     catalog_version: int = 0
-    control_epoch: int = 0
 
 
 class TrustStore:
@@ -76,16 +78,32 @@ class TrustStore:
             raise error("keyset_rollback", f"keyset {keyset.version} is not above {self._keyset.version}")
         if keyset.expires_ms <= now_ms:
             raise error("keyset_stale", f"keyset {keyset.version} has expired")
+        if keyset.control_epoch < self._keyset.control_epoch:
+            raise error("keyset_rollback", f"epoch {keyset.control_epoch} is below {self._keyset.control_epoch}")
         own = tuple(key_of(keyset, keyid) for keyid in keyset.roles[KeyRole.ROOT].keyids)
         self._verified(dsse_json, own, keyset.roles[KeyRole.ROOT].threshold)
+        before = {key.key_id for key in self.keys(KeyRole.CATALOG)}
         self._take(keyset, dsse_json)
+        if before.isdisjoint(key.key_id for key in self.keys(KeyRole.CATALOG)):
+            self._state = msgspec.structs.replace(self._state, catalog_version=0)
         return True
+
+    def note_catalog(self, version: int) -> None:
+        """From now on no lower catalog is accepted. Save `state` afterwards."""
+        if version > self._state.catalog_version:
+            self._state = msgspec.structs.replace(self._state, catalog_version=version)
+
+    @property
+    def control_epoch(self) -> int:
+        """The one epoch whose tasks count; only the root moves it."""
+        return self._keyset.control_epoch
 
     def keys(self, role: KeyRole) -> tuple[PublicKey, ...]:
         """The keys of `role`; empty when the keyset has none."""
         return self._by_role.get(role, ())
 
     def threshold(self, role: KeyRole) -> int:
+        """How many of them must sign; a role that is absent can never be satisfied."""
         return self._keyset.roles[role].threshold if role in self._keyset.roles else 1
 
     def check_fresh(self, now_ms: int) -> None:

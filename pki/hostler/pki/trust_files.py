@@ -17,13 +17,14 @@ class _TrustFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     keyset: str
     keyset_version: int = 0
     catalog_version: int = 0
-    control_epoch: int = 0
+    control_epoch: int = 0  # in files of version 0.1; the keyset carries it
 
 
 def load_trust(path: Path) -> TrustState:
     """Raises `invalid_config` when the file is absent or broken."""
     raw = decode_json(read_public(path), _TrustFile, code="invalid_config", what=str(path))
     values = msgspec.structs.asdict(raw) | {"keyset": base64.b64decode(raw.keyset)}
+    del values["control_epoch"]
     return TrustState(**values)
 
 

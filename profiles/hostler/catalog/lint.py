@@ -7,6 +7,7 @@ import msgspec
 
 from hostler.base.errors import HostlerError
 from hostler.base.strict import convert
+from hostler.catalog.approval import needs_approval
 from hostler.catalog.argv import placeholders
 from hostler.catalog.binding import marked, reference
 from hostler.catalog.command_profile import CommandProfile
@@ -52,6 +53,9 @@ def lint(profiles: Profiles) -> list[Finding]:
     findings = [f for profile, source in profiles.commands for f in _command(profile, source)]
     for definition, source in profiles.definitions:
         findings += _definition(definition, source)
+        if needs_approval(definition, commands) and not definition.destructive:
+            message = "a step destroys or runs as root, so the definition must say 'destructive: true'"
+            findings.append(_found(source, "/destructive", "destructive", message))
         for index, step in enumerate(definition.steps):
             findings += _step(definition, index, step, source, commands)
     findings += _duplicates(profiles)
@@ -84,8 +88,6 @@ def _definition(definition: Definition, source: Source) -> Iterator[Finding]:
     for index, step_id in enumerate(ids):
         if step_id in ids[:index]:
             yield _found(source, f"/steps/{index}/id", "step-id", f"step id {step_id!r} stands twice")
-    if any(KINDS[s.kind].destructive for s in definition.steps if s.kind in KINDS) and not definition.destructive:
-        yield _found(source, "/destructive", "destructive", "a step is destructive, so the definition must say so")
 
 
 def _step(

@@ -2,6 +2,7 @@
 
 A node accepts a manifest only with enough catalog signatures, not older than the one in use and not expired,
 and a document only if the manifest names its digest. So a document cannot be mixed in from another version.
+A definition that destroys counts only with an approval by enough approvers, which travels among the documents.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,11 +14,12 @@ from hostler.base.digest import canonical_json, sha256_hex
 from hostler.base.envelope import CATALOG_TYPE
 from hostler.base.errors import error
 from hostler.base.strict import convert, decode_canonical, decode_json
+from hostler.catalog.approval import Approvals, needs_approval
 from hostler.catalog.command_profile import CommandProfile, command_profile_from
 from hostler.catalog.definition import Definition, definition_from
 from hostler.pki import dsse
 from hostler.pki.keys import Signer
-from hostler.pki.keyset import KeyRole
+from hostler.pki.keyset import BIGGEST, KeyRole
 from hostler.pki.trust import TrustStore
 
 
@@ -78,20 +80,23 @@ def open_catalog(
     """The catalog that `manifest_dsse` and its documents make.
 
     Args:
-        current_version: the version in use; the same one may be opened again, a lower one not.
+        current_version: the highest version seen; the same one may be opened again, a lower one not.
 
     Raises:
         HostlerError: `untrusted_key`, `bad_signature`, `malformed_envelope`, `keyset_stale`,
-            `catalog_rollback`, `catalog_stale`, `catalog_mismatch`.
+            `catalog_rollback`, `catalog_stale`, `catalog_mismatch`, `approval_missing`.
     """
     envelope = dsse.from_json(manifest_dsse)
     payload = trust.verify(envelope, CATALOG_TYPE, KeyRole.CATALOG, now_ms)
     value = decode_canonical(payload, code="catalog_mismatch", what="catalog manifest")
     manifest = convert(value, Manifest, code="catalog_mismatch", what="catalog manifest")
+    if not 1 <= manifest.version <= BIGGEST:
+        raise error("catalog_mismatch", f"catalog version {manifest.version} is out of range")
     if manifest.version < current_version:
         raise error("catalog_rollback", f"catalog {manifest.version} is older than {current_version}")
     if manifest.expires_ms <= now_ms:
         raise error("catalog_stale", f"catalog {manifest.version} has expired")
+    documents = tuple(documents)
     by_digest = {sha256_hex(document): document for document in documents}
     definitions = {
         ref: definition_from(_document(by_digest, digest, ref), ref) for ref, digest in manifest.definitions.items()
@@ -101,13 +106,19 @@ def open_catalog(
         for name, digest in manifest.commands.items()
     }
     _check_names(definitions, commands)
+    approvals = Approvals(documents)
+    approved = [
+        approvals.check(definition, commands, trust, now_ms)
+        for definition in definitions.values()
+        if needs_approval(definition, commands)
+    ]
     named = [*manifest.definitions.values(), *manifest.commands.values()]
     return Catalog(
         manifest=manifest,
         definitions=definitions,
         commands=commands,
         manifest_envelope=manifest_dsse,
-        documents=tuple(by_digest[digest] for digest in dict.fromkeys(named)),
+        documents=(*(by_digest[digest] for digest in dict.fromkeys(named)), *approved),
     )
 
 

@@ -5,6 +5,7 @@ import msgspec
 TASK_TYPE = "application/vnd.hostler.task.v1+protobuf"
 CANCEL_TYPE = "application/vnd.hostler.cancel.v1+protobuf"
 KEYSET_TYPE = "application/vnd.hostler.keyset.v1+json"
+APPROVAL_TYPE = "application/vnd.hostler.approval.v1+json"
 CATALOG_TYPE = "application/vnd.hostler.catalog.v1+json"
 STATEMENT_TYPE = "application/vnd.in-toto+json"
 

@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class EnrollRequest(_message.Message):
-    __slots__ = ("token", "csr_der", "agent_version", "labels")
+    __slots__ = ("token", "csr_der", "agent_version", "labels", "keyset_version")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -21,27 +21,49 @@ class EnrollRequest(_message.Message):
     CSR_DER_FIELD_NUMBER: _ClassVar[int]
     AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
+    KEYSET_VERSION_FIELD_NUMBER: _ClassVar[int]
     token: str
     csr_der: bytes
     agent_version: str
     labels: _containers.ScalarMap[str, str]
-    def __init__(self, token: _Optional[str] = ..., csr_der: _Optional[bytes] = ..., agent_version: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    keyset_version: int
+    def __init__(self, token: _Optional[str] = ..., csr_der: _Optional[bytes] = ..., agent_version: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., keyset_version: _Optional[int] = ...) -> None: ...
 
 class EnrollResponse(_message.Message):
-    __slots__ = ("node_id", "org_id", "project_id", "certificate_pem", "keyset", "control_epoch")
+    __slots__ = ("node_id", "org_id", "project_id", "certificate_pem", "keyset", "control_epoch", "keysets")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ORG_ID_FIELD_NUMBER: _ClassVar[int]
     PROJECT_ID_FIELD_NUMBER: _ClassVar[int]
     CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
     KEYSET_FIELD_NUMBER: _ClassVar[int]
     CONTROL_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    KEYSETS_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     org_id: str
     project_id: str
     certificate_pem: bytes
     keyset: bytes
     control_epoch: int
-    def __init__(self, node_id: _Optional[str] = ..., org_id: _Optional[str] = ..., project_id: _Optional[str] = ..., certificate_pem: _Optional[bytes] = ..., keyset: _Optional[bytes] = ..., control_epoch: _Optional[int] = ...) -> None: ...
+    keysets: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, node_id: _Optional[str] = ..., org_id: _Optional[str] = ..., project_id: _Optional[str] = ..., certificate_pem: _Optional[bytes] = ..., keyset: _Optional[bytes] = ..., control_epoch: _Optional[int] = ..., keysets: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class RecoverRequest(_message.Message):
+    __slots__ = ("node_id", "csr_der", "keyset_version")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    CSR_DER_FIELD_NUMBER: _ClassVar[int]
+    KEYSET_VERSION_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    csr_der: bytes
+    keyset_version: int
+    def __init__(self, node_id: _Optional[str] = ..., csr_der: _Optional[bytes] = ..., keyset_version: _Optional[int] = ...) -> None: ...
+
+class RecoverResponse(_message.Message):
+    __slots__ = ("certificate_pem", "keysets")
+    CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
+    KEYSETS_FIELD_NUMBER: _ClassVar[int]
+    certificate_pem: bytes
+    keysets: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, certificate_pem: _Optional[bytes] = ..., keysets: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class RenewRequest(_message.Message):
     __slots__ = ("csr_der",)
@@ -56,7 +78,7 @@ class RenewResponse(_message.Message):
     def __init__(self, certificate_pem: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("agent_version", "boot_id", "keyset_version", "catalog_version", "high_sequence", "control_epoch", "parallel_tasks", "capabilities", "labels", "open_tasks", "storage")
+    __slots__ = ("agent_version", "boot_id", "keyset_version", "catalog_version", "high_sequence", "control_epoch", "parallel_tasks", "capabilities", "labels", "open_tasks", "storage", "hold", "drift", "instance_id")
     class CapabilitiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +104,9 @@ class Hello(_message.Message):
     LABELS_FIELD_NUMBER: _ClassVar[int]
     OPEN_TASKS_FIELD_NUMBER: _ClassVar[int]
     STORAGE_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    DRIFT_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     agent_version: str
     boot_id: str
     keyset_version: int
@@ -93,10 +118,13 @@ class Hello(_message.Message):
     labels: _containers.ScalarMap[str, str]
     open_tasks: _containers.RepeatedScalarFieldContainer[str]
     storage: str
-    def __init__(self, agent_version: _Optional[str] = ..., boot_id: _Optional[str] = ..., keyset_version: _Optional[int] = ..., catalog_version: _Optional[int] = ..., high_sequence: _Optional[int] = ..., control_epoch: _Optional[int] = ..., parallel_tasks: _Optional[int] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., open_tasks: _Optional[_Iterable[str]] = ..., storage: _Optional[str] = ...) -> None: ...
+    hold: str
+    drift: str
+    instance_id: str
+    def __init__(self, agent_version: _Optional[str] = ..., boot_id: _Optional[str] = ..., keyset_version: _Optional[int] = ..., catalog_version: _Optional[int] = ..., high_sequence: _Optional[int] = ..., control_epoch: _Optional[int] = ..., parallel_tasks: _Optional[int] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., open_tasks: _Optional[_Iterable[str]] = ..., storage: _Optional[str] = ..., hold: _Optional[str] = ..., drift: _Optional[str] = ..., instance_id: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("running_tasks", "free_slots", "outbox_rows", "storage", "capabilities", "hold")
+    __slots__ = ("running_tasks", "free_slots", "outbox_rows", "storage", "capabilities", "hold", "keyset_version", "catalog_version", "drift")
     class CapabilitiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -110,13 +138,19 @@ class Heartbeat(_message.Message):
     STORAGE_FIELD_NUMBER: _ClassVar[int]
     CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
     HOLD_FIELD_NUMBER: _ClassVar[int]
+    KEYSET_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CATALOG_VERSION_FIELD_NUMBER: _ClassVar[int]
+    DRIFT_FIELD_NUMBER: _ClassVar[int]
     running_tasks: int
     free_slots: int
     outbox_rows: int
     storage: str
     capabilities: _containers.ScalarMap[str, str]
     hold: str
-    def __init__(self, running_tasks: _Optional[int] = ..., free_slots: _Optional[int] = ..., outbox_rows: _Optional[int] = ..., storage: _Optional[str] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., hold: _Optional[str] = ...) -> None: ...
+    keyset_version: int
+    catalog_version: int
+    drift: str
+    def __init__(self, running_tasks: _Optional[int] = ..., free_slots: _Optional[int] = ..., outbox_rows: _Optional[int] = ..., storage: _Optional[str] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., hold: _Optional[str] = ..., keyset_version: _Optional[int] = ..., catalog_version: _Optional[int] = ..., drift: _Optional[str] = ...) -> None: ...
 
 class TaskAccepted(_message.Message):
     __slots__ = ("task_ids",)
@@ -151,16 +185,18 @@ class Progress(_message.Message):
     def __init__(self, steps: _Optional[_Iterable[_Union[_report_pb2.StepProgress, _Mapping]]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("session_id", "server_time_ms", "control_epoch", "heartbeat_seconds")
+    __slots__ = ("session_id", "server_time_ms", "control_epoch", "heartbeat_seconds", "sequence")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     SERVER_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     CONTROL_EPOCH_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     server_time_ms: int
     control_epoch: int
     heartbeat_seconds: int
-    def __init__(self, session_id: _Optional[str] = ..., server_time_ms: _Optional[int] = ..., control_epoch: _Optional[int] = ..., heartbeat_seconds: _Optional[int] = ...) -> None: ...
+    sequence: int
+    def __init__(self, session_id: _Optional[str] = ..., server_time_ms: _Optional[int] = ..., control_epoch: _Optional[int] = ..., heartbeat_seconds: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class Tasks(_message.Message):
     __slots__ = ("envelopes",)

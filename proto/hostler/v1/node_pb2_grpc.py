@@ -40,6 +40,11 @@ class EnrollmentServiceStub:
                 request_serializer=hostler_dot_v1_dot_node__pb2.EnrollRequest.SerializeToString,
                 response_deserializer=hostler_dot_v1_dot_node__pb2.EnrollResponse.FromString,
                 _registered_method=True)
+        self.Recover = channel.unary_unary(
+                '/hostler.v1.EnrollmentService/Recover',
+                request_serializer=hostler_dot_v1_dot_node__pb2.RecoverRequest.SerializeToString,
+                response_deserializer=hostler_dot_v1_dot_node__pb2.RecoverResponse.FromString,
+                _registered_method=True)
 
 
 class EnrollmentServiceServicer:
@@ -52,6 +57,13 @@ class EnrollmentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Recover(self, request, context):
+        """A node whose certificate ran out while it was away: its enrolled key is proof enough (PK-05).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_EnrollmentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -59,6 +71,11 @@ def add_EnrollmentServiceServicer_to_server(servicer, server):
                     servicer.Enroll,
                     request_deserializer=hostler_dot_v1_dot_node__pb2.EnrollRequest.FromString,
                     response_serializer=hostler_dot_v1_dot_node__pb2.EnrollResponse.SerializeToString,
+            ),
+            'Recover': grpc.unary_unary_rpc_method_handler(
+                    servicer.Recover,
+                    request_deserializer=hostler_dot_v1_dot_node__pb2.RecoverRequest.FromString,
+                    response_serializer=hostler_dot_v1_dot_node__pb2.RecoverResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -89,6 +106,33 @@ class EnrollmentService:
             '/hostler.v1.EnrollmentService/Enroll',
             hostler_dot_v1_dot_node__pb2.EnrollRequest.SerializeToString,
             hostler_dot_v1_dot_node__pb2.EnrollResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Recover(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hostler.v1.EnrollmentService/Recover',
+            hostler_dot_v1_dot_node__pb2.RecoverRequest.SerializeToString,
+            hostler_dot_v1_dot_node__pb2.RecoverResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -20,6 +20,9 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     open_tasks: tuple[str, ...] = ()
     storage: str = "ok"
+    hold: str = ""
+    drift: str = ""
+    instance_id: str = ""
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +32,9 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     storage: str = "ok"
     capabilities: dict[str, str] = {}
     hold: str = ""
+    keyset_version: int = 0
+    catalog_version: int = 0
+    drift: str = ""
 
 
 class TaskAccepted(msgspec.Struct, frozen=True):
@@ -53,6 +59,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     server_time_ms: int
     control_epoch: int
     heartbeat_seconds: int
+    sequence: int = 0
 
 
 class Tasks(msgspec.Struct, frozen=True):

@@ -25,10 +25,17 @@ def replay(case: Case) -> Replayed | None:
 
 
 def epoch(case: Case) -> None:
-    """Raises `controller_rollback`: an older copy of the control plane is speaking."""
-    seen = case.view.control_epoch
-    if case.order.control_epoch < seen:
-        raise error("controller_rollback", f"epoch {case.order.control_epoch} is below {seen}, seen before")
+    """Raises `controller_rollback`: a control plane speaks that has forgotten something, or of a past epoch.
+
+    Or `epoch_unsigned`: the dispatch key alone cannot open an epoch, only the root can (P1).
+    """
+    named, present = case.order.control_epoch, case.view.control_epoch
+    if case.view.held:
+        raise error("controller_rollback", f"this node takes nothing new in epoch {present}: its past was forgotten")
+    if named < present:
+        raise error("controller_rollback", f"epoch {named} is below {present}, seen before")
+    if named > present:
+        raise error("epoch_unsigned", f"the task is of epoch {named}, the root has signed {present}")
 
 
 def freshness(case: Case) -> None:

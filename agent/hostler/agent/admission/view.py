@@ -16,6 +16,7 @@ class AdmissionView(msgspec.Struct, frozen=True, kw_only=True):
     allocation_id: "" while the node belongs to no allocation.
     catalog: None before the first one.
     known: what the journal remembers of a task id.
+    held: nothing new runs until the root opens a new epoch.
     storage: the journal's health word, `ok` or an error code.
     """
 
@@ -28,5 +29,6 @@ class AdmissionView(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: Mapping[str, str] = {}
     high_sequence: int
     control_epoch: int
+    held: bool = False
     known: Callable[[str], KnownTask | None]
     storage: str = "ok"

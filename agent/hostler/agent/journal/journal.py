@@ -39,8 +39,8 @@ class Journal:
 
     Attributes:
         storage: `ok`, or the `error_code` of the last write that failed; the next that works heals it.
-        high_sequence: the highest sequence of an envelope that was meant for this node.
-        control_epoch: the highest epoch seen; it never falls.
+        high_sequence: the highest sequence of an envelope that was meant for this node, in this epoch.
+        control_epoch: the epoch those sequences are of; it never falls.
         dropped_lines: log lines given up because the outbox was full.
     """
 
@@ -58,6 +58,7 @@ class Journal:
         self.storage = HEALTHY
         self.high_sequence = meta.mark(read, meta.SEQUENCE)
         self.control_epoch = meta.mark(read, meta.EPOCH)
+        self._held_epoch = meta.mark(read, meta.HELD)
         self.dropped_lines = 0
 
     @classmethod
@@ -98,7 +99,7 @@ class Journal:
         spec = admitted.spec
         arriving = KnownTask(spec.task_id, spec.attempt_number, spec.attempt_uid, OPEN, admitted.envelope_digest)
         self._arriving.setdefault(spec.task_id, arriving)
-        self._raise_marks(spec.sequence, spec.control_epoch)
+        self._raise_sequence(spec.sequence)
         write = self._write(functools.partial(tasks.accept, task=admitted, now_ms=self._clock.now_ms()))
         return self._acceptance(admitted, arriving, write)
 
@@ -106,7 +107,7 @@ class Journal:
         spec = admitted.spec
         try:
             await write
-            self._raise_marks(spec.sequence, spec.control_epoch)
+            self._raise_sequence(spec.sequence)
         except HostlerError:
             self._reload_marks()
             raise
@@ -123,7 +124,7 @@ class Journal:
         sign = functools.partial(self._sign_refusal, refusal)
         await self._write(functools.partial(refusals.refuse, refusal=refusal, sign=sign))
         if refusal.addressed:
-            self.high_sequence = max(self.high_sequence, refusal.sequence)
+            self._raise_sequence(refusal.sequence)
 
     def sign_refusals_with(self, sign: Callable[[Refusable, ChainHead], bytes]) -> None:
         """Who makes the receipt of a refusal; the runner does, with the node's key."""
@@ -144,7 +145,7 @@ class Journal:
         The wish is durable: `StoredTask.cancel_requested` tells a restart.
         """
         spec = admitted.spec
-        self.high_sequence = max(self.high_sequence, spec.sequence)
+        self._raise_sequence(spec.sequence)
         try:
             return await self._write(functools.partial(tasks.cancel, order=admitted, now_ms=self._clock.now_ms()))
         except HostlerError:
@@ -221,12 +222,26 @@ class Journal:
         """A document of this or an earlier accepted catalog."""
         return catalogs.document(self._read, digest)
 
-    async def set_epoch(self, epoch: int) -> None:
-        """Raises `controller_rollback` for an epoch below the highest seen."""
-        if epoch < self.control_epoch:
-            raise error("controller_rollback", f"epoch {epoch} is below {self.control_epoch}, seen before")
-        await self._write(functools.partial(meta.raise_mark, key=meta.EPOCH, value=epoch))
-        self.control_epoch = max(self.control_epoch, epoch)
+    async def begin_epoch(self, epoch: int) -> None:
+        """Takes up an epoch that the root has signed; nothing for one that is not above the present.
+
+        Sequences start again and a hold ends. What was executed stays known for ever.
+        """
+        if epoch <= self.control_epoch:
+            return
+        await self._write(functools.partial(meta.begin_epoch, epoch=epoch))
+        self._reload_marks()
+
+    @property
+    def held(self) -> bool:
+        """The control plane has forgotten what this node saw of it: nothing new runs in this epoch (P1)."""
+        return self._held_epoch >= self.control_epoch > 0
+
+    async def hold(self) -> None:
+        """Until `begin_epoch`, also over restarts."""
+        if not self.held:
+            await self._write(functools.partial(meta.raise_mark, key=meta.HELD, value=self.control_epoch))
+            self._held_epoch = self.control_epoch
 
     def chain_head(self) -> ChainHead:
         return chain.head(self._read)
@@ -246,10 +261,9 @@ class Journal:
             return err.code
         return self.storage
 
-    def _raise_marks(self, sequence: int, epoch: int) -> None:
-        """Before the disk has them, so that the next envelope of the same batch is judged by them."""
+    def _raise_sequence(self, sequence: int) -> None:
+        """Before the disk has it, so that the next envelope of the same batch is judged by it."""
         self.high_sequence = max(self.high_sequence, sequence)
-        self.control_epoch = max(self.control_epoch, epoch)
 
     def _reload_marks(self) -> None:
         """After a failed write only what is on disk counts."""

@@ -4,6 +4,7 @@ import sqlite3
 
 SEQUENCE = "high_sequence"
 EPOCH = "control_epoch"
+HELD = "held_epoch"
 CHECKED = "checked_ms"
 CATALOG = "catalog_manifest"
 CATALOG_DOCUMENTS = "catalog_documents"
@@ -22,6 +23,11 @@ def mark(db: sqlite3.Connection, key: str) -> int:
 def raise_mark(db: sqlite3.Connection, key: str, value: int) -> None:
     """Never lowers it."""
     db.execute(_RAISE, (key, value))
+
+
+def begin_epoch(db: sqlite3.Connection, epoch: int) -> None:
+    """The root has opened a new epoch: its sequences start from nothing."""
+    db.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", ((EPOCH, epoch), (SEQUENCE, 0)))
 
 
 def put(db: sqlite3.Connection, key: str, value: bytes) -> None:

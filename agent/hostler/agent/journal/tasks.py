@@ -47,10 +47,9 @@ def known(db: sqlite3.Connection, task_id: str) -> KnownTask | None:
 
 
 def accept(db: sqlite3.Connection, task: Acceptable, now_ms: int) -> None:
-    """Raises `replayed` when the attempt is known already; the marks rise either way."""
+    """Raises `replayed` when the attempt is known already; its sequence counts either way."""
     spec = task.spec
     meta.raise_mark(db, meta.SEQUENCE, spec.sequence)
-    meta.raise_mark(db, meta.EPOCH, spec.control_epoch)
     row = (
         spec.task_id, spec.attempt_number, spec.attempt_uid, spec.operation_id, spec.sequence, OPEN,
         task.envelope_digest, task.envelope_bytes, now_ms,

@@ -64,6 +64,7 @@ async def enroll(wanted: Enrolment, token_text: str, clock: Clock, *, again: boo
         csr_der=make_csr(signer, token.token_id),
         agent_version=__version__,
         labels=wanted.labels,
+        keyset_version=store.keyset.version,
     )
     credentials = tls.channel_credentials(store.keyset.ca_certificates)
     options = tls.channel_options(state.trust_domain)
@@ -74,8 +75,8 @@ async def enroll(wanted: Enrolment, token_text: str, clock: Clock, *, again: boo
         except grpc.aio.AioRpcError as err:
             raise as_hostler_error(err, wanted.address) from err
     made = identity.save(state_dir, signer, answer.certificate_pem, answer.org_id, answer.project_id)
-    if answer.keyset and answer.keyset != store.state.keyset:
-        store.update_keyset(answer.keyset, clock.now_ms())
+    for keyset in answer.keysets:
+        store.update_keyset(keyset, clock.now_ms())
     save_trust(trust_path(state_dir), store.state)
     _log.info("node.enrolled", node_id=made.node_id)
     return made

@@ -2,11 +2,12 @@
 
 Loop `Renewal.run`: waits for the moment, asks for a certificate of the same key, stores it, and tells the
 session to dial again with it. A failure is tried again with full jitter; the old one stays in use (PK-04).
+Past the certificate's end it recovers with the enrolled key; while it cannot, that is the node's drift (PK-05).
 """
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from hostler.agent.lifecycle import identity
@@ -19,7 +20,8 @@ from hostler.pki.renewal import renew_at_ms
 _log = get_logger("hostler.agent.lifecycle.renew")
 _TIMEOUT_S = 20.0
 _BASE_S, _CAP_S = 5.0, 900.0
-_LONGEST_WAIT_S = 3600.0  # a machine that slept looks at its clock again
+_LONGEST_WAIT_S = 60.0  # a machine that slept looks at its clock again
+REPAIR_NEEDED = "certificate_only_repair_needed"
 
 
 class Renewal:
@@ -33,6 +35,7 @@ class Renewal:
         clock: Clock,
         rng: random.Random,
         renewed: Callable[[identity.Identity], None],
+        recover: Callable[[identity.Identity], Awaitable[bytes]],
     ) -> None:
         self._state_dir = state_dir
         self.current = current
@@ -40,6 +43,16 @@ class Renewal:
         self._clock = clock
         self._rng = rng
         self._renewed = renewed
+        self._recover = recover
+        self._failing = False
+
+    @property
+    def drift(self) -> str:
+        """`certificate_only_repair_needed` while the certificate has run out and no new one is given."""
+        return REPAIR_NEEDED if self._failing and self._expired() else ""
+
+    def _expired(self) -> bool:
+        return self.current.facts.not_after_ms <= self._clock.now_ms()
 
     async def run(self) -> None:
         failures = 0
@@ -53,24 +66,33 @@ class Renewal:
             try:
                 await self.renew()
             except HostlerError as err:
-                _log.warning("certificate.renewal_failed", error=err, failures=failures)
+                self._failing = True
+                _log.warning("certificate.renewal_failed", error=err, failures=failures, drift=self.drift)
                 due_ms = self._clock.now_ms() + int(
                     1000 * full_jitter(failures, base_s=_BASE_S, cap_s=_CAP_S, rng=self._rng)
                 )
                 failures += 1
                 continue
-            failures = 0
+            failures, self._failing = 0, False
             facts = self.current.facts
             due_ms = renew_at_ms(facts.not_before_ms, facts.not_after_ms, self._rng)
 
     async def renew(self) -> None:
         """Asks once. Raises what the control plane answered."""
+        old = self.current
+        chain = await (self._recover(old) if self._expired() else self._ask(old))
+        facts = old.facts
+        self.current = identity.save(self._state_dir, old.signer, chain, facts.org_id, facts.project_id)
+        _log.info("certificate.renewed", serial=self.current.facts.serial)
+        self._renewed(self.current)
+
+    async def _ask(self, old: identity.Identity) -> bytes:
+        """By a certificate that is still good."""
         import grpc.aio
 
         from hostler.pki.x509 import make_csr
         from hostler.v1 import node_pb2, node_pb2_grpc
 
-        old = self.current
         channel = self._dial(old)
         assert isinstance(channel, grpc.aio.Channel)
         async with channel:
@@ -80,9 +102,5 @@ class Renewal:
                 answer = await stub.Renew(request, timeout=_TIMEOUT_S)
             except grpc.aio.AioRpcError as err:
                 raise as_hostler_error(err, "the control plane") from err
-        facts = old.facts
-        self.current = identity.save(
-            self._state_dir, old.signer, answer.certificate_pem, facts.org_id, facts.project_id
-        )
-        _log.info("certificate.renewed", serial=self.current.facts.serial)
-        self._renewed(self.current)
+        chain: bytes = answer.certificate_pem
+        return chain

@@ -37,33 +37,42 @@ class Trusted:
         return self.catalog.version if self.catalog else 0
 
     async def load(self) -> None:
-        """Takes up the stored catalog; one that no longer verifies is not used."""
+        """Takes up the epoch and the stored catalog; one that no longer verifies is not used."""
+        await self._journal.begin_epoch(self.store.control_epoch)
         stored = await self._journal.load_catalog()
-        if stored is None:
-            return
+        if stored is not None:
+            self._use(*stored)
+
+    def _use(self, manifest: bytes, documents: tuple[bytes, ...]) -> bool:
+        """Opens a catalog under the trust in force; without one, nothing runs."""
+        floor = self.store.state.catalog_version
         try:
-            self.catalog = open_catalog(*stored, self.store, self._clock.now_ms())
+            self.catalog = open_catalog(manifest, documents, self.store, self._clock.now_ms(), floor)
         except HostlerError as err:
-            self.refused = err.code
+            self.catalog, self.refused = None, err.code
             _log.warning("catalog.refused", error=err)
+            return False
+        self.store.note_catalog(self.catalog.version)
+        return True
 
     async def take_catalog(self, update: CatalogUpdate) -> bool:
         """Whether the update is in force now; the old catalog stays when it is refused."""
         try:
-            fresh = open_catalog(
-                update.manifest, update.documents, self.store, self._clock.now_ms(), self.catalog_version
-            )
+            floor = self.store.state.catalog_version
+            fresh = open_catalog(update.manifest, update.documents, self.store, self._clock.now_ms(), floor)
         except HostlerError as err:
             self.refused = err.code
             _log.warning("catalog.refused", error=err, current_version=self.catalog_version)
             return False
         await self._journal.save_catalog(fresh.manifest_envelope, fresh.documents)
+        self.store.note_catalog(fresh.version)
+        save_trust(self._path, self.store.state)
         self.catalog, self.refused = fresh, ""
         _log.info("catalog.accepted", version=fresh.version)
         return True
 
     async def take_keyset(self, update: KeysetUpdate) -> bool:
-        """The same for a keyset."""
+        """The same for a keyset. What its predecessor vouched for has to stand before the new one."""
         try:
             changed = self.store.update_keyset(update.keyset, self._clock.now_ms())
         except HostlerError as err:
@@ -72,5 +81,9 @@ class Trusted:
             return False
         if changed:
             save_trust(self._path, self.store.state)
-            _log.info("keyset.accepted", version=self.store.keyset.version)
+            self.refused = ""
+            await self._journal.begin_epoch(self.store.control_epoch)
+            if self.catalog is not None:
+                self._use(self.catalog.manifest_envelope, self.catalog.documents)
+            _log.info("keyset.accepted", version=self.store.keyset.version, epoch=self.store.control_epoch)
         return changed

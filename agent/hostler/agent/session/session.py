@@ -26,7 +26,7 @@ from hostler.wire.node import CatalogUpdate, Close, Hello, KeysetUpdate, ReportA
 
 _log = get_logger("hostler.agent.session")
 _BASE_S, _CAP_S, _REVOKED_CAP_S = 0.2, 30.0, 300.0
-_HELD_CODES = {"revoked", "certificate_invalid"}
+_HELD_CODES = {"revoked", "certificate_invalid", "identity_cloned", "controller_rollback"}
 _FAILURES_BEFORE_POLLING = 3
 _LONG_ENOUGH_S = 5.0  # a link that lasted so long was a good one
 
@@ -158,13 +158,22 @@ class Session:
 
     async def _welcomed(self, welcome: Welcome) -> None:
         self.state, self.hold, self._setup_failures = "connected", "", 0
-        try:
-            await self._journal.set_epoch(welcome.control_epoch)
-        except HostlerError as err:
-            self.hold = err.code
-            _log.error("session.held", error=err)
+        await self._compare_memories(welcome)
         self._outgoing.link_up(welcome.heartbeat_seconds)
         _log.info("session.opened", session_id=welcome.session_id, epoch=welcome.control_epoch)
+
+    async def _compare_memories(self, welcome: Welcome) -> None:
+        """Whoever speaks there must remember at least what this node has seen of it (P1)."""
+        journal = self._journal
+        if welcome.control_epoch < journal.control_epoch:
+            self.hold = "controller_rollback"
+        elif welcome.control_epoch == journal.control_epoch and welcome.sequence < journal.high_sequence:
+            await journal.hold()
+        if self.hold or journal.held:
+            _log.error(
+                "session.held", error_code="controller_rollback", epoch=welcome.control_epoch,
+                sequence=welcome.sequence, seen_epoch=journal.control_epoch, seen_sequence=journal.high_sequence,
+            )  # fmt: skip
 
 
 async def _written(call: "grpc.aio.StreamStreamCall[Any, Any]", message: node_pb2.AgentMessage) -> bool:

@@ -98,7 +98,7 @@ def fill(draft: Draft, operation_id: str) -> None:
         if task.state != QUEUED:
             continue
         node = node_of(draft, task.node_id)
-        if node.connection != "connected" and node.state == "active":
+        if node.state == "active" and (node.connection != "connected" or node.hold):
             continue
         if assign(draft, task, node).state == ASSIGNED:
             slots -= 1

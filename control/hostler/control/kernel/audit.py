@@ -17,6 +17,9 @@ _ACTIONS: dict[type, tuple[str, str, str]] = {
     commands.CreateEnrolmentToken: ("node.token.create", "node_name", "nodes"),
     commands.EnrollNode: ("node.enroll", "token_id", "enrolment-tokens"),
     commands.RevokeNode: ("node.revoke", "node_id", "nodes"),
+    commands.ReleaseNode: ("node.release", "node_id", "nodes"),
+    commands.PublishKeyset: ("keyset.publish", "", "keysets"),
+    commands.RecoverEpoch: ("control.recover", "control_epoch", "epochs"),
     commands.CreatePrincipal: ("principal.create", "name", "principals"),
     commands.RevokePrincipal: ("principal.revoke", "name", "principals"),
 }

@@ -21,8 +21,8 @@ def register(draft: Draft, command: RegisterCatalog, catalog: Catalog) -> Decisi
     if current is not None and current.manifest == command.manifest:
         return draft.decision([])
     version = catalog.manifest.version
-    if current is not None and version <= current.version:
-        raise error("catalog_rollback", f"catalog {version} is not above {current.version}")
+    if draft.get(CatalogRow, version) is not None:
+        raise error("catalog_rollback", f"there was a catalog {version} already, with another content")
     added = [ref for ref in catalog.definitions if _add(draft, catalog.definitions[ref], version)]
     digests = [sha256_hex(document) for document in catalog.documents]
     draft.insert(

@@ -182,8 +182,43 @@ class ExpireTasks(msgspec.Struct, frozen=True, kw_only=True):
     """→ number of tasks ended as `expired`: their window passed before any agent took them."""
 
 
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. A heartbeat that says something new."""
+
+    node_id: str
+    keyset_version: int
+    catalog_version: int
+    storage: str
+    hold: str
+    drift: str
+
+
+class ReleaseNode(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. A person has looked into why a node was held, and trusts it again."""
+
+    actor: Actor
+    node_id: str
+
+
+class PublishKeyset(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. The engine verifies it before the kernel."""
+
+    actor: Actor
+    keyset: bytes  # DSSE JSON
+
+
+class RecoverEpoch(msgspec.Struct, frozen=True, kw_only=True):
+    """→ number of tasks asked for again. `control_epoch` is what the root has signed."""
+
+    actor: Actor
+    control_epoch: int
+
+
 class ControlStarted(msgspec.Struct, frozen=True, kw_only=True):
     """→ None. The process began: no session is open yet, whatever the last one left behind."""
+
+    actor: Actor = Actor(kind="system", name="hostler-control", role="platform_admin")
+    dispatch_key_id: str = ""
 
 
 class CreatePrincipal(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,6 +267,10 @@ Command = (
     | FoldReports
     | ExpireTasks
     | ControlStarted
+    | NodeStatus
+    | ReleaseNode
+    | PublishKeyset
+    | RecoverEpoch
     | CreatePrincipal
     | RevokePrincipal
     | RecordRefusal

@@ -5,8 +5,9 @@ from typing import Any
 
 from hostler.base.errors import HostlerError
 from hostler.catalog.manifest import Catalog
-from hostler.control.kernel import audit, cancel, catalogs, commands, fold, nodes, principals, sessions, submit
+from hostler.control.kernel import audit, cancel, catalogs, commands, fold, keysets, nodes, principals, sessions, submit
 from hostler.control.kernel.model import Decision, Draft, Ids, Settings, View
+from hostler.pki.keyset import Keyset
 
 Handler = Callable[[Draft, Any], Decision]
 
@@ -25,6 +26,9 @@ HANDLERS: dict[type, Handler] = {
     commands.FoldReports: fold.fold,
     commands.ExpireTasks: sessions.expire,
     commands.ControlStarted: sessions.control_started,
+    commands.NodeStatus: sessions.status,
+    commands.ReleaseNode: nodes.release,
+    commands.RecoverEpoch: keysets.recover,
     commands.CreatePrincipal: principals.create,
     commands.RevokePrincipal: principals.revoke,
     commands.RecordRefusal: audit.record,
@@ -37,20 +41,31 @@ def decide(
     now_ms: int,
     ids: Ids,
     settings: Settings,
-    catalog: Catalog | HostlerError | None = None,
+    opened: Catalog | Keyset | HostlerError | None = None,
 ) -> Decision:
     """What the command changes. A refusal is a decision too: nothing but its line in the audit.
 
     Args:
-        catalog: for `RegisterCatalog`, what the engine made of its bytes: a verified catalog or the refusal.
+        opened: for `RegisterCatalog` and `PublishKeyset`, what the engine made of the bytes: a verified catalog or
+            keyset, or the refusal.
     """
     draft = Draft(view, settings, ids, now_ms)
     try:
         if isinstance(command, commands.RegisterCatalog):
-            if not isinstance(catalog, Catalog):
-                raise catalog or TypeError("a catalog is opened before it is registered")
-            return catalogs.register(draft, command, catalog)
+            if not isinstance(opened, Catalog):
+                raise _refusal(opened)
+            return catalogs.register(draft, command, opened)
+        if isinstance(command, commands.PublishKeyset):
+            if not isinstance(opened, Keyset):
+                raise _refusal(opened)
+            return keysets.publish(draft, command, opened)
         return HANDLERS[type(command)](draft, command)
     except HostlerError as refusal:
         line = audit.refused(command, refusal, now_ms)
         return Decision(refusal=refusal, events=[line] if line else [])
+
+
+def _refusal(opened: object) -> Exception:
+    if isinstance(opened, HostlerError):
+        return opened
+    return TypeError("bytes are verified before they are registered")

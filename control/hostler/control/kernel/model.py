@@ -28,6 +28,7 @@ from hostler.control.kernel.rows import (
     TaskRow,
     TokenRow,
 )
+from hostler.control.kernel.trust_rows import KeysetRow
 from hostler.wire.task import Policy
 
 R = TypeVar("R", bound=Row)
@@ -48,6 +49,7 @@ KEYED: tuple[type[Row], ...] = (
     AttemptRow,
     StepRow,
     MetaRow,
+    KeysetRow,
 )
 KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
 
@@ -65,6 +67,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         envelope_window_ms: how long a node may take to start a signed task (OD-30).
+        control_epoch: whose tasks nodes obey now; the engine takes it from the keyset.
         start_within_ms: how long a task may wait for its node before it ends as `expired`.
     """
 
@@ -73,6 +76,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     envelope_window_ms: int = 600_000
     start_within_ms: int = 86_400_000
     max_tasks: int = 10_000
+    control_epoch: int = 1
 
 
 class View(Protocol):
@@ -83,6 +87,8 @@ class View(Protocol):
     def nodes_of(self, org_id: str, project_id: str) -> Iterable[NodeRow]: ...
 
     def nodes_named(self, name: str) -> Iterable[NodeRow]: ...
+
+    def all_nodes(self) -> Iterable[NodeRow]: ...
 
     def connected_nodes(self) -> Iterable[NodeRow]: ...
 
@@ -95,6 +101,8 @@ class View(Protocol):
     def open_tasks_on(self, node_id: str) -> Iterable[TaskRow]: ...
 
     def overdue_tasks(self, now_ms: int, limit: int) -> Iterable[TaskRow]: ...
+
+    def assigned_tasks(self) -> Iterable[TaskRow]: ...
 
     def unanswered_cancels(self, now_ms: int, limit: int) -> Iterable[TaskRow]: ...
 

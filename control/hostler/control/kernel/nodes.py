@@ -12,6 +12,7 @@ from hostler.control.kernel.commands import (
     EnrollNode,
     NodeEnrolled,
     RecordCertificate,
+    ReleaseNode,
     RevokeNode,
 )
 from hostler.control.kernel.model import Decision, Draft
@@ -120,6 +121,20 @@ def _enrolled(node: NodeRow) -> NodeEnrolled:
 def _refuse_taken(draft: Draft, name: str) -> None:
     if any(node.state == "active" for node in draft.view.nodes_named(name)):
         raise error("node_exists", f"a node named {name} exists")
+
+
+def release(draft: Draft, command: ReleaseNode) -> Decision:
+    """Ends a hold; the node's past instances are forgotten, so that the one which comes next is it."""
+    node = node_of(draft, command.node_id)
+    if not node.hold:
+        return draft.decision()
+    draft.update(replace(node, hold="", instance_id="", past_instances="[]"))
+    draft.events.append(
+        events.node_event(
+            "node.released", node, draft.now_ms, actor=command.actor, action="node.release", before=node.hold
+        )
+    )
+    return draft.decision()
 
 
 def record_certificate(draft: Draft, command: RecordCertificate) -> Decision:

@@ -42,6 +42,10 @@ class NodeRow(Row, frozen=True, kw_only=True):
     enrolled_at_ms: int
     last_seen_ms: int = 0
     revoked_at_ms: int = 0
+    hold: str = ""  # error_code while nothing is sent to it
+    drift: str = ""
+    instance_id: str = ""  # of the agent process that speaks for it
+    past_instances: str = "[]"
 
 
 class CursorRow(Row, frozen=True, kw_only=True):

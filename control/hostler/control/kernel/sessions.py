@@ -3,9 +3,9 @@
 import msgspec
 
 from hostler.base.errors import error
-from hostler.control.kernel import events
+from hostler.control.kernel import events, keysets
 from hostler.control.kernel.assign import assign, cursor_of, free_slots, give_up, order_cancel
-from hostler.control.kernel.commands import ControlStarted, ExpireTasks, NodeGone, NodeHello, TasksAccepted
+from hostler.control.kernel.commands import ControlStarted, ExpireTasks, NodeGone, NodeHello, NodeStatus, TasksAccepted
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.nodes import prove_certificate
 from hostler.control.kernel.rows import NodeRow, TaskRow
@@ -14,6 +14,8 @@ from hostler.control.kernel.transitions import ASSIGNED, FINAL, QUEUED
 
 replace = msgspec.structs.replace
 EXPIRE_LIMIT = 1000
+ROLLBACK, CLONED = "controller_rollback", "identity_cloned"
+KEPT_INSTANCES = 16
 _UNTAKEN = "cancelled before the node took it"
 
 
@@ -23,6 +25,9 @@ def hello(draft: Draft, command: NodeHello) -> Decision:
     if node.state == "revoked":
         raise error("revoked", f"node {node.name} is revoked", node_id=node.node_id)
     said = command.hello
+    past = _past_instances(node, said.instance_id)
+    if node.hold == CLONED or (said.instance_id and said.instance_id in past):
+        return _cloned(draft, node, said.instance_id)
     here = replace(
         node,
         connection="connected",
@@ -35,6 +40,10 @@ def hello(draft: Draft, command: NodeHello) -> Decision:
         capabilities=events.json_text(said.capabilities),
         storage=said.storage,
         last_seen_ms=draft.now_ms,
+        hold=said.hold if said.hold == ROLLBACK else "",
+        drift=said.drift,
+        instance_id=said.instance_id,
+        past_instances=events.json_text(past),
     )
     draft.update(here)
     prove_certificate(draft, node.node_id, command.serial)
@@ -48,19 +57,80 @@ def hello(draft: Draft, command: NodeHello) -> Decision:
             storage=said.storage,
         )
     )
-    _compare_marks(draft, here, said.high_sequence, frozenset(said.open_tasks))
-    _send_what_waited(draft, here, said.high_sequence)
+    # marks of another epoch say nothing about this one: the root's keyset is on its way
+    high_sequence = said.high_sequence if said.control_epoch in (0, draft.settings.control_epoch) else 0
+    if said.control_epoch in (0, draft.settings.control_epoch):
+        here = _compare_marks(draft, here, high_sequence, frozenset(said.open_tasks))
+    if not here.hold:
+        _send_what_waited(draft, here, high_sequence)
     draft.wake.add(node.node_id)
     return draft.decision()
 
 
-def _compare_marks(draft: Draft, node: NodeRow, high_sequence: int, open_tasks: frozenset[str]) -> None:
+def _past_instances(node: NodeRow, instance_id: str) -> list[str]:
+    """Agent processes that spoke for the node before the present one; newest last."""
+    past: list[str] = msgspec.json.decode(node.past_instances)
+    if node.instance_id and node.instance_id != instance_id:
+        past = [*past, node.instance_id][-KEPT_INSTANCES:]
+    return past
+
+
+def _cloned(draft: Draft, node: NodeRow, instance_id: str) -> Decision:
+    """A process that was replaced speaks again: two hosts hold one identity, and neither is served."""
+    refusal = error(
+        CLONED,
+        f"node {node.name} speaks from two places",
+        hint="revoke it and enrol each host by itself, or 'hostler nodes release' it",
+        node_id=node.node_id,
+    )
+    if node.hold != CLONED:
+        held = replace(node, hold=CLONED, connection="lost")
+        draft.update(held)
+        draft.events.append(
+            events.node_event("node.identity_cloned", held, draft.now_ms, error_code=CLONED, instance_id=instance_id)
+        )
+    return draft.decision(refusal=refusal)
+
+
+def status(draft: Draft, command: NodeStatus) -> Decision:
+    """What a heartbeat says: which trust the node has proved, and what is wrong with it."""
+    node = node_of(draft, command.node_id)
+    hold = ROLLBACK if command.hold == ROLLBACK else node.hold
+    now = replace(
+        node,
+        keyset_version=command.keyset_version or node.keyset_version,
+        catalog_version=command.catalog_version,
+        storage=command.storage,
+        drift=command.drift,
+        hold=hold,
+    )
+    if now == node:
+        return draft.decision()
+    draft.update(now)
+    if (now.hold, now.drift) != (node.hold, node.drift):
+        draft.events.append(
+            events.node_event(
+                "node.status_changed",
+                now,
+                draft.now_ms,
+                error_code=now.hold or now.drift,
+                hold=now.hold,
+                drift=now.drift,
+            )
+        )
+    return draft.decision()
+
+
+def _compare_marks(draft: Draft, node: NodeRow, high_sequence: int, open_tasks: frozenset[str]) -> NodeRow:
+    """The node as it is after that: held, when it has seen more of us than we remember (P1)."""
     cursor = cursor_of(draft, node.node_id)
     if high_sequence < cursor.accepted_sequence:
         _journal_lost(draft, node, high_sequence, open_tasks)
-        return
+        return node
     if high_sequence > cursor.sequence:
-        # We are the older copy (P1): the node holds by itself, and people have to know.
+        # We are the older copy: the node holds by itself, and people have to know.
+        node = replace(node, hold=ROLLBACK)
+        draft.update(node)
         draft.events.append(
             events.node_event(
                 "node.sequence_ahead",
@@ -73,6 +143,7 @@ def _compare_marks(draft: Draft, node: NodeRow, high_sequence: int, open_tasks: 
         )
     reached = min(high_sequence, cursor.sequence)
     draft.update(replace(cursor, accepted_sequence=max(cursor.accepted_sequence, reached)))
+    return node
 
 
 def _journal_lost(draft: Draft, node: NodeRow, high_sequence: int, open_tasks: frozenset[str]) -> None:
@@ -129,8 +200,9 @@ def gone(draft: Draft, command: NodeGone) -> Decision:
     return draft.decision()
 
 
-def control_started(draft: Draft, _: ControlStarted) -> Decision:
-    """No session outlives the process that held it."""
+def control_started(draft: Draft, command: ControlStarted) -> Decision:
+    """No session outlives the process that held it, and no unsent envelope the key that signed it."""
+    keysets.started(draft, command)
     for node in list(draft.view.connected_nodes()):
         draft.update(replace(node, connection="lost", last_seen_ms=draft.now_ms))
     return draft.decision()
@@ -166,7 +238,7 @@ def expire(draft: Draft, _: ExpireTasks) -> Decision:
         elif operation_of(draft, task.operation_id).deadline_ms <= draft.now_ms:
             give_up(draft, task, "expired", f"node {node.name} did not take the task in time")
             ended += 1
-        elif task.state == ASSIGNED:
+        elif task.state == ASSIGNED and not node.hold:
             assign(draft, task, node)
     for task in draft.current(draft.view.unanswered_cancels(draft.now_ms, EXPIRE_LIMIT)):
         if task.state not in FINAL:

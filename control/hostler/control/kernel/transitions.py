@@ -33,10 +33,12 @@ TASK: dict[tuple[str, str], str] = {
     (QUEUED, "fail"): FAILED,
     (QUEUED, "cancel"): CANCELED,
     (ASSIGNED, "assign"): ASSIGNED,  # its envelope expired before the node took it: signed again
+    (ASSIGNED, "recover"): QUEUED,  # a new epoch asks for it again; a node that ran it says what came of it
     (ASSIGNED, "start"): RUNNING,
     (ASSIGNED, "succeed"): SUCCEEDED,
     (ASSIGNED, "fail"): FAILED,
     (ASSIGNED, "cancel"): CANCELED,
+    (RUNNING, "recover"): QUEUED,
     (RUNNING, "succeed"): SUCCEEDED,
     (RUNNING, "fail"): FAILED,
     (RUNNING, "cancel"): CANCELED,

@@ -3,12 +3,14 @@
 from typing import Any
 
 from hostler.base.clock import Clock
+from hostler.base.digest import same_digest
 from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
 from hostler.control.engine import Engine
 from hostler.control.kernel.commands import EnrollNode, NodeEnrolled
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.errors import guarded
+from hostler.control.rpc.keyset_feed import missed
 from hostler.control.rpc.node_service import issue
 from hostler.pki.authority import Authority
 from hostler.pki.tokens import read_enrolment_token
@@ -19,6 +21,7 @@ _log = get_logger("hostler.control.rpc.enrolment")
 _FAILURES_A_MINUTE = 30
 _MAX_ADDRESSES = 10_000
 _MAX_LABELS = 64
+_DAY_MS = 86_400_000
 
 
 class EnrollmentService(node_pb2_grpc.EnrollmentServiceServicer):
@@ -29,15 +32,15 @@ class EnrollmentService(node_pb2_grpc.EnrollmentServiceServicer):
         engine: Engine,
         authority: Authority,
         clock: Clock,
-        keyset: bytes,
         certificate_s: int,
+        recovery_days: int,
         metrics: Metrics,
     ) -> None:
         self._engine = engine
         self._authority = authority
         self._clock = clock
-        self._keyset = keyset
         self._certificate_s = certificate_s
+        self._recovery_ms = recovery_days * _DAY_MS
         self._metrics = metrics
         self._failures: dict[str, tuple[int, int]] = {}
 
@@ -81,8 +84,44 @@ class EnrollmentService(node_pb2_grpc.EnrollmentServiceServicer):
             org_id=made.org_id,
             project_id=made.project_id,
             certificate_pem=chain,
-            keyset=self._keyset,
-            control_epoch=await self._engine.reader.epoch(),
+            keyset=self._engine.trust.state.keyset,
+            control_epoch=self._engine.control_epoch,
+            keysets=missed(self._engine, request.keyset_version),
+        )
+
+    @guarded
+    async def Recover(self, request: node_pb2.RecoverRequest, context: Any) -> node_pb2.RecoverResponse:
+        """A certificate for an enrolled key whose last one ran out (PK-05). Worthless without that key."""
+        peer = context.peer()
+        address = peer.rpartition(":")[0]
+        self._check_rate(address)
+        try:
+            chain = await self._recover(request)
+        except HostlerError as err:
+            self._count_failure(address)
+            self._metrics.enrolments.labels(err.code).inc()
+            _log.warning("recovery.refused", error=err, peer=peer)
+            raise
+        self._metrics.enrolments.labels("recovered").inc()
+        _log.info("node.recovered", node_id=request.node_id, peer=peer)
+        return node_pb2.RecoverResponse(certificate_pem=chain, keysets=missed(self._engine, request.keyset_version))
+
+    async def _recover(self, request: node_pb2.RecoverRequest) -> bytes:
+        key = read_csr(request.csr_der)
+        known = await self._engine.reader.node_identity(request.node_id)
+        if known is None or not same_digest(known.thumbprint, key.key_id):
+            raise error("certificate_invalid", "no node is enrolled by this name with this key")
+        if known.revoked:
+            raise error("revoked", f"node {known.name} is revoked")
+        away_ms = self._clock.now_ms() - known.certificate_expires_ms
+        if away_ms > self._recovery_ms:
+            raise error(
+                "certificate_invalid",
+                f"node {known.name} has been without a certificate for {away_ms // _DAY_MS} days",
+                hint="look at the node; then enrol it again, or raise recovery_days of the control plane",
+            )
+        return await issue(
+            self._engine, self._authority, request.node_id, request.csr_der, self._clock, self._certificate_s
         )
 
     def _check_rate(self, address: str) -> None:

@@ -44,7 +44,9 @@ class Identities:
         """Raises `revoked`, or `certificate_invalid` for a key or certificate that is not the node's any more."""
         known = await self._engine.reader.node_identity(peer.name)
         if known is None:
-            raise error("certificate_invalid", f"node {peer.name} is not known here")
+            raise error(
+                "controller_rollback", f"node {peer.name} has a certificate by our CA, and is not known here any more"
+            )
         if known.revoked:
             raise error("revoked", f"node {peer.name} is revoked")
         if known.thumbprint != peer.thumbprint:

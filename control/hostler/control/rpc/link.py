@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
 from hostler.control.engine import Engine
-from hostler.control.kernel.commands import FoldReports, NodeHello, TasksAccepted
+from hostler.control.kernel.commands import FoldReports, NodeHello, NodeStatus, TasksAccepted
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.catalog_feed import CatalogFeed
+from hostler.control.rpc.keyset_feed import missed_messages
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.pki.x509 import PeerIdentity
 from hostler.v1 import node_pb2
@@ -21,7 +22,6 @@ from hostler.wire.node import (
     FromAgent,
     Heartbeat,
     Hello,
-    KeysetUpdate,
     Progress,
     ReportAck,
     Reports,
@@ -47,7 +47,6 @@ class Link:
         peer: PeerIdentity,
         session_id: str,
         heartbeat_s: int,
-        keyset: bytes,
         metrics: Metrics,
     ) -> None:
         self._engine = engine
@@ -58,7 +57,8 @@ class Link:
         self._peer = peer
         self.session_id = session_id
         self._heartbeat_s = heartbeat_s
-        self._keyset = keyset
+        self._keyset_version = 0
+        self._status: NodeStatus | None = None
         self._wake = engine.wakes.node(node_id)
         self._acks = 0
         self._acked = 0
@@ -115,7 +115,25 @@ class Link:
         elif isinstance(value, Hello):
             await self._hello(value)
         elif isinstance(value, Heartbeat):
-            _log.debug("node.alive", node_id=self.node_id, running=value.running_tasks, hold=value.hold)
+            await self._heartbeat(value)
+
+    async def _heartbeat(self, beat: Heartbeat) -> None:
+        """Costs a commit only when it says something new; a node that lost its catalog is sent it again."""
+        said = NodeStatus(
+            node_id=self.node_id,
+            keyset_version=beat.keyset_version,
+            catalog_version=beat.catalog_version,
+            storage=beat.storage,
+            hold=beat.hold,
+            drift=beat.drift,
+        )
+        if said == self._status:
+            return
+        self._status = said
+        await self._engine.execute(said)
+        if self._catalog_version and not beat.catalog_version:
+            self._catalog_version = 0
+            self._wake.set()
 
     async def _hello(self, hello: Hello) -> None:
         command = NodeHello(node_id=self.node_id, session_id=self.session_id, hello=hello, serial=self._peer.serial)
@@ -124,12 +142,12 @@ class Link:
         welcome = Welcome(
             session_id=self.session_id,
             server_time_ms=self._engine.clock.now_ms(),
-            control_epoch=await self._engine.reader.epoch(),
+            control_epoch=self._engine.control_epoch,
             heartbeat_seconds=self._heartbeat_s,
+            sequence=await self._engine.reader.sequence(self.node_id),
         )
         self._first.append(control_message(welcome))
-        if hello.keyset_version < self._engine.trust.keyset.version:
-            self._first.append(control_message(KeysetUpdate(self._keyset)))
+        self._keyset_version = hello.keyset_version
         self._hello_seen = True
         self._wake.set()
 
@@ -159,6 +177,9 @@ class Link:
         if not self._hello_seen:
             return []
         due, self._first = self._first, []
+        # before anything it vouches for
+        due += missed_messages(self._engine, self._keyset_version)
+        self._keyset_version = max(self._keyset_version, self._engine.trust.keyset.version)
         if self._acks > self._acked:
             self._acked = self._acks
             due.append(control_message(ReportAck(self._acked)))

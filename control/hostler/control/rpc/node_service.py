@@ -38,7 +38,6 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         clock: Clock,
         heartbeat_s: int,
         certificate_s: int,
-        keyset: bytes,
         metrics: Metrics,
     ) -> None:
         self._engine = engine
@@ -49,7 +48,6 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._clock = clock
         self._heartbeat_s = heartbeat_s
         self._certificate_s = certificate_s
-        self._keyset = keyset
         self._metrics = metrics
         self._feed = CatalogFeed(engine)
         self._polling: dict[str, Link] = {}
@@ -115,9 +113,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
 
     def _open(self, peer: PeerIdentity) -> Link:
         session_id = new_id("ses", self._clock.now_ms())
-        link = Link(
-            self._engine, self._board, self._feed, peer, session_id, self._heartbeat_s, self._keyset, self._metrics
-        )
+        link = Link(self._engine, self._board, self._feed, peer, session_id, self._heartbeat_s, self._metrics)
         self._links.add(link)
         return link
 

@@ -16,6 +16,7 @@ OPEN_ON_NODE = (
     f"SELECT {COLUMNS} FROM local_tasks WHERE node_id = ? AND finished_at_ms = 0"  # noqa: S608
     " ORDER BY sequence, task_id"
 )
+ASSIGNED = f"SELECT {COLUMNS} FROM local_tasks WHERE finished_at_ms = 0 AND state = 'assigned'"  # noqa: S608
 # CROSS JOIN fixes the order of the loops, so that the index is walked and not the whole history.
 # Waits too long: past its operation's deadline, or signed, not taken, and its node is there to take it again.
 OVERDUE = f"""
@@ -43,6 +44,11 @@ UNDELIVERED = """
     WHERE e.node_id = :node AND e.sequence > :after AND e.sequence > c.accepted_sequence
       AND t.finished_at_ms = 0 AND (t.sequence = e.sequence OR t.cancel_sequence = e.sequence)
     ORDER BY e.sequence LIMIT :limit
+"""
+SIGNED = """
+    SELECT t.task_id, t.operation_id, t.node_id, t.state, e.envelope FROM local_tasks t
+    JOIN envelopes e ON e.node_id = t.node_id AND e.sequence = t.sequence
+    WHERE t.finished_at_ms = 0 ORDER BY t.task_id
 """
 OPEN_COUNTS = "SELECT state, count(*) FROM local_tasks WHERE finished_at_ms = 0 GROUP BY state"
 SHOWN = f"SELECT {COLUMNS} FROM tasks WHERE operation_id = ? ORDER BY replica_index, task_id"  # noqa: S608

@@ -11,12 +11,14 @@ from hostler.control.kernel.rows import TaskRow
 from hostler.control.store import local_tasks
 from hostler.control.store.pages import decode_cursor, page_limit, page_of
 from hostler.control.store.records import (
+    AssignedTask,
     AuditView,
     DefinitionView,
     EventView,
     LogView,
     NodeIdentity,
     NodeReceipts,
+    NodeTrust,
     NodeView,
     OperationSummary,
     OperationView,
@@ -25,6 +27,7 @@ from hostler.control.store.records import (
     StepView,
     TaskView,
 )
+from hostler.wire.codec_node import decode_envelope
 
 R = TypeVar("R", bound=msgspec.Struct)
 _JSON = frozenset(
@@ -56,7 +59,11 @@ def _columns(type_: type[msgspec.Struct], *, without: tuple[str, ...] = (), tabl
 
 
 _PRINCIPAL = _columns(Principal)
-_NODE = _columns(NodeView)
+_EXPIRY = (
+    "coalesce((SELECT max(not_after_ms) FROM certificates c WHERE c.node_id = nodes.node_id"
+    " AND c.state IN ('issued', 'proved')), 0) AS certificate_expires_ms"
+)
+_NODE = f"{_columns(NodeView, without=('certificate_expires_ms',))}, {_EXPIRY}"
 _DEFINITION = _columns(DefinitionView)
 _SUMMARY = _columns(OperationSummary)
 _OPERATION = _columns(OperationView, without=("tasks",))
@@ -182,14 +189,14 @@ def node(db: sqlite3.Connection, node_id_or_name: str) -> NodeView | None:
 
 def node_identity(db: sqlite3.Connection, node_id: str) -> NodeIdentity | None:
     sql = (
-        "SELECT node_id, name, thumbprint, public_key, state = 'revoked', org_id, project_id"
+        f"SELECT node_id, name, thumbprint, public_key, state = 'revoked', org_id, project_id, {_EXPIRY}"  # noqa: S608
         " FROM nodes WHERE node_id = ?"
     )
     row = db.execute(sql, (node_id,)).fetchone()
     if row is None:
         return None
-    found, name, thumbprint, public_key, revoked, org_id, project_id = row
-    return NodeIdentity(found, name, thumbprint, public_key, bool(revoked), org_id, project_id)
+    found, name, thumbprint, public_key, revoked, org_id, project_id, expires_ms = row
+    return NodeIdentity(found, name, thumbprint, public_key, bool(revoked), org_id, project_id, expires_ms)
 
 
 def certificate(db: sqlite3.Connection, node_id: str, serial: str) -> str:
@@ -251,7 +258,9 @@ def open_tasks(db: sqlite3.Connection) -> dict[str, int]:
 
 def catalog(db: sqlite3.Connection) -> tuple[int, bytes, tuple[bytes, ...]] | None:
     """The newest: version, manifest (DSSE JSON), documents in the manifest's order."""
-    row = db.execute("SELECT version, manifest, documents FROM catalogs ORDER BY version DESC LIMIT 1").fetchone()
+    row = db.execute(
+        "SELECT version, manifest, documents FROM catalogs ORDER BY registered_at_ms DESC, version DESC LIMIT 1"
+    ).fetchone()
     if row is None:
         return None
     digests: list[str] = msgspec.json.decode(row[2])
@@ -294,3 +303,27 @@ def receipts(db: sqlite3.Connection, operation_id: str, only_node: str) -> list[
 def meta(db: sqlite3.Connection, name: str) -> str:
     row = db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
     return str(row[0]) if row else ""
+
+
+def trust_of_nodes(db: sqlite3.Connection) -> list[NodeTrust]:
+    sql = f"""
+        SELECT node_id, name, connection, keyset_version, catalog_version, {_EXPIRY},
+          coalesce((SELECT pem FROM certificates c WHERE c.node_id = nodes.node_id AND c.state = 'proved'
+                    ORDER BY issued_at_ms DESC LIMIT 1), '') AS certificate_pem
+        FROM nodes WHERE state = 'active' ORDER BY name
+    """  # noqa: S608
+    return _rows(db, NodeTrust, sql)
+
+
+def sequence(db: sqlite3.Connection, node_id: str) -> int:
+    row = db.execute("SELECT sequence FROM node_cursors WHERE node_id = ?", (node_id,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def assigned(db: sqlite3.Connection) -> list[AssignedTask]:
+    found = db.execute(local_tasks.SIGNED).fetchall()
+    return [AssignedTask(id_, of, node_, state, _signers(signed)) for id_, of, node_, state, signed in found]
+
+
+def _signers(envelope: bytes) -> str:
+    return " ".join(signature.keyid for signature in decode_envelope(envelope).signatures)

@@ -13,12 +13,14 @@ from hostler.base.clock import Clock
 from hostler.control.store import queries
 from hostler.control.store.db import open_reader, store_error
 from hostler.control.store.records import (
+    AssignedTask,
     AuditView,
     DefinitionView,
     EventView,
     LogView,
     NodeIdentity,
     NodeReceipts,
+    NodeTrust,
     NodeView,
     OperationSummary,
     OperationView,
@@ -136,5 +138,14 @@ class Reader:
         """The whole chain of every node that the operation ran on, or of one node."""
         return await self._ask(queries.receipts, operation_id, node_id)
 
-    async def epoch(self) -> int:
-        return int(await self._ask(queries.meta, "control_epoch"))
+    async def trust_of_nodes(self) -> list[NodeTrust]:
+        """What each node that is not revoked has proved to hold."""
+        return await self._ask(queries.trust_of_nodes)
+
+    async def sequence(self, node_id: str) -> int:
+        """The highest that was given to the node."""
+        return await self._ask(queries.sequence, node_id)
+
+    async def assigned_to(self) -> list[AssignedTask]:
+        """Tasks that are signed and not ended."""
+        return await self._ask(queries.assigned)

@@ -138,6 +138,29 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     enrolled_at_ms: int
     last_seen_ms: int
     revoked_at_ms: int
+    hold: str
+    drift: str
+    certificate_expires_ms: int = 0
+
+
+class NodeTrust(msgspec.Struct, frozen=True):
+    """What a node has proved: the keyset and catalog it reported, the issuer of the certificate it used last."""
+
+    node_id: str
+    name: str
+    connection: str
+    keyset_version: int
+    catalog_version: int
+    certificate_pem: str
+    certificate_expires_ms: int
+
+
+class AssignedTask(msgspec.Struct, frozen=True):
+    task_id: str
+    operation_id: str
+    node_id: str
+    state: str
+    signed_by: str  # key ids, separated by blanks
 
 
 class NodeIdentity(msgspec.Struct, frozen=True):
@@ -150,6 +173,7 @@ class NodeIdentity(msgspec.Struct, frozen=True):
     revoked: bool
     org_id: str
     project_id: str
+    certificate_expires_ms: int
 
 
 class DefinitionView(msgspec.Struct, frozen=True, kw_only=True):

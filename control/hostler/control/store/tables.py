@@ -8,9 +8,11 @@ import msgspec
 
 from hostler.control.kernel import rows
 from hostler.control.kernel.rows import Row
+from hostler.control.kernel.trust_rows import KeysetRow
 
 NAMES: dict[type[Row], str] = {
     rows.MetaRow: "meta",
+    KeysetRow: "keysets",
     rows.NodeRow: "nodes",
     rows.CursorRow: "node_cursors",
     rows.CertificateRow: "certificates",

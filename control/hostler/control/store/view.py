@@ -78,6 +78,9 @@ class StoreView:
     def nodes_named(self, name: str) -> list[NodeRow]:
         return self._where(NodeRow, "name = ? ORDER BY state, enrolled_at_ms DESC", name)
 
+    def all_nodes(self) -> list[NodeRow]:
+        return self._where(NodeRow, "1 ORDER BY node_id")
+
     def connected_nodes(self) -> list[NodeRow]:
         return self._where(NodeRow, "connection = 'connected'")
 
@@ -98,6 +101,9 @@ class StoreView:
     def overdue_tasks(self, now_ms: int, limit: int) -> list[TaskRow]:
         return self._all(TaskRow, local_tasks.OVERDUE, {"now": now_ms, "limit": limit})
 
+    def assigned_tasks(self) -> list[TaskRow]:
+        return self._all(TaskRow, local_tasks.ASSIGNED, ())
+
     def unanswered_cancels(self, now_ms: int, limit: int) -> list[TaskRow]:
         return self._all(TaskRow, local_tasks.UNANSWERED, {"now": now_ms, "limit": limit})
 
@@ -105,7 +111,7 @@ class StoreView:
         return self._where(StepRow, "task_id = ? AND attempt_number = ?", task_id, attempt_number)
 
     def current_catalog(self) -> CatalogRow | None:
-        found = self._where(CatalogRow, "version = (SELECT max(version) FROM catalogs)")
+        found = self._where(CatalogRow, "1 ORDER BY registered_at_ms DESC, version DESC LIMIT 1")
         return found[0] if found else None
 
 

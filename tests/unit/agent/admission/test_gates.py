@@ -143,7 +143,11 @@ def test_RT_06_a_new_attempt_waits_for_the_end_of_the_last() -> None:
 def test_P1_a_lower_epoch_is_controller_rollback() -> None:
     assert refused(judge(a_task(control_epoch=4), control_epoch=5)) == ("controller_rollback", "epoch")
     assert isinstance(judge(a_task(control_epoch=5), control_epoch=5), Admitted)
-    assert isinstance(judge(a_task(control_epoch=6), control_epoch=5), Admitted)
+    assert refused(judge(a_task(control_epoch=6), control_epoch=5)) == ("epoch_unsigned", "epoch")
+
+
+def test_P1_a_node_that_holds_takes_nothing_new() -> None:
+    assert refused(judge(a_task(), held=True)) == ("controller_rollback", "epoch")
 
 
 @pytest.mark.parametrize("sequence", [0, 6, 7])

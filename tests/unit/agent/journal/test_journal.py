@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from hostler.agent.admission.verdict import Admitted, AdmittedCancel, Replayed
 from hostler.agent.journal.journal import MAX_OUTBOX_ROWS
@@ -65,15 +64,15 @@ async def test_OB_07_a_full_outbox_drops_log_lines_and_counts_them_but_no_result
         assert (await node.task_reports())[-1].status is TaskStatus.SUCCEEDED
 
 
-async def test_acceptance_raises_both_marks_before_the_disk_has_them(tmp_path: Path) -> None:
+async def test_acceptance_raises_the_sequence_before_the_disk_has_it(tmp_path: Path) -> None:
     async with core(tmp_path) as node:
-        spec = builders.task(node.keys, node.catalog, control_epoch=7)
+        spec = builders.task(node.keys, node.catalog)
         admitted = node.judge(builders.envelope(node.keys, spec))
         assert isinstance(admitted, Admitted)
         async with asyncio.TaskGroup() as group:
             group.create_task(node.journal.accept(admitted))
             await asyncio.sleep(0)
-            assert (node.journal.high_sequence, node.journal.control_epoch) == (spec.sequence, 7)
+            assert node.journal.high_sequence == spec.sequence
 
 
 async def test_RT_06_the_same_attempt_is_accepted_once(tmp_path: Path) -> None:
@@ -92,12 +91,30 @@ async def test_RT_06_the_same_attempt_is_accepted_once(tmp_path: Path) -> None:
 async def test_P1_the_epoch_never_falls(tmp_path: Path) -> None:
     keys = Keys()
     async with core(tmp_path, keys) as node:
-        await node.journal.set_epoch(5)
-        with pytest.raises(HostlerError) as caught:
-            await node.journal.set_epoch(4)
-        assert caught.value.code == "controller_rollback"
+        await node.journal.begin_epoch(5)
+        await node.journal.begin_epoch(4)
+        assert node.journal.control_epoch == 5
     async with core(tmp_path, keys) as node:
         assert node.journal.control_epoch == 5
+
+
+async def test_P1_a_new_epoch_starts_the_sequences_again_and_ends_a_hold_which_outlives_restarts(
+    tmp_path: Path,
+) -> None:
+    keys = Keys()
+    async with core(tmp_path, keys) as node:
+        await node.journal.begin_epoch(1)
+        spec = await node.run_task()
+        await node.journal.hold()
+    async with core(tmp_path, keys) as node:
+        assert (node.journal.held, node.journal.high_sequence) == (True, spec.sequence)
+        await node.journal.begin_epoch(1)
+        assert node.journal.held, "the same epoch again changes nothing"
+        await node.journal.begin_epoch(2)
+        assert (node.journal.held, node.journal.high_sequence) == (False, 0)
+        assert node.journal.known(spec.task_id) is not None, "what was executed stays known"
+    async with core(tmp_path, keys) as node:
+        assert (node.journal.held, node.journal.control_epoch) == (False, 2)
 
 
 async def test_the_catalog_comes_back_as_it_was_saved_and_old_documents_stay_while_tasks_may_need_them(

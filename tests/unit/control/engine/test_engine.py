@@ -325,7 +325,6 @@ async def test_P2_a_dispatch_key_that_no_node_would_trust_stops_the_start(tmp_pa
     trust = keys.trust()
     opening = Engine.open(
         store_path=tmp_path / "c.db",
-        keyset=trust.keyset,
         trust=trust,
         dispatch_signer=new_ed25519(),
         clock=FrozenClock(),
