@@ -137,8 +137,8 @@ GUARDS = [
     ),
     guard(
         f"{RPC}.enrolment_service",
-        "        self._check_rate(address)\n",
-        "",
+        "        self._check_rate(address)\n        try:\n            made",
+        "        try:\n            made",
         f"{ENROLMENT}::test_guessing_is_slowed_down_and_a_whole_rack_is_not",
     ),
     guard(

@@ -213,6 +213,13 @@ class House:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def cli(self, *arguments: str) -> str:
+        """`hostler` as the administrator."""
+        return self.do(
+            "hostler", "--server", self.ports.server, "--token-file", str(self.home / "admin.token"),
+            "--project", PROJECT, *arguments,
+        )  # fmt: skip
+
     def until(self, ready: Callable[[], bool], name: str = "", limit_s: float = LIMIT_S) -> None:
         """Waits for a state; says what the process logged when it does not come."""
         end = time.monotonic() + limit_s

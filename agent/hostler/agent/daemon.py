@@ -92,6 +92,9 @@ class Daemon:
             accepted=self.outgoing.accepted,
             changed=self.outgoing.beat_now,
         )
+        self.renewal = Renewal(
+            self.config.state, self.me, lambda _: self._dial(), self.clock, rng, self._renewed, self._recover
+        )
         self.session = Session(
             dial=self._dial,
             hello=self._hello,
@@ -100,9 +103,7 @@ class Daemon:
             outgoing=self.outgoing,
             transport=self.config.control.transport,
             rng=rng,
-        )
-        self.renewal = Renewal(
-            self.config.state, self.me, lambda _: self._dial(), self.clock, rng, self._renewed, self._recover
+            renew_within=self.renewal.renew_within,
         )
 
     async def run(self) -> None:

@@ -43,14 +43,14 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    def call(self, method: str, path: str, *, body: Any = None, **params: Any) -> Any:
-        """The decoded answer.
+    def call(self, method: str, path: str, *, body: Any = None, content: bytes | None = None, **params: Any) -> Any:
+        """The decoded answer. `content` is JSON already, sent as it is.
 
         Raises:
             HostlerError: the server's own error, or `controller_unreachable`.
         """
         query = {name: value for name, value in params.items() if value not in (None, "")}
-        content = None if body is None else msgspec.json.encode(body)
+        content = content if body is None else msgspec.json.encode(body)
         headers = {} if content is None else {"content-type": "application/json"}
         try:
             answer = self._http.request(method, path, params=query, content=content, headers=headers)

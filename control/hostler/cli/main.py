@@ -13,9 +13,10 @@ GROUPS: dict[str, tuple[str, str]] = {
     "operations": ("hostler.cli.operations", "Submit, plan, follow, cancel and retry operations."),
     "nodes": ("hostler.cli.nodes", "See nodes, make enrolment tokens, revoke."),
     "profiles": ("hostler.cli.profiles", "Lint, sign, publish and read operation profiles."),
+    "catalog": ("hostler.cli.catalog", "Propose, sign and publish catalogs, with as many signers as it takes."),
     "principals": ("hostler.cli.principals", "Who may call the API."),
     "audit": ("hostler.cli.audit", "Export receipts and verify them offline."),
-    "pki": ("hostler.cli.pki", "Make and look at the trust root, keyset and keys."),
+    "pki": ("hostler.cli.pki", "Make, rotate and look at the trust root, keyset and keys."),
     "demo": ("hostler.cli.demo", "A control plane and three agents on this machine, one real operation."),
     "completion": ("hostler.cli.completion", "Print the completion script of a shell."),
 }

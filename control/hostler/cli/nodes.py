@@ -96,9 +96,22 @@ def revoke(settings: Settings, node: str, output: str) -> None:
     print_done(done, output, f"revoked {node}")
 
 
+@command.command()
+@click.argument("node")
+@output_option
+@click.pass_obj
+@guarded
+def release(settings: Settings, node: str, output: str) -> None:
+    """End the hold of a node, such as one whose identity was seen in two places, once you know why."""
+    done = Client(settings).call("POST", f"/api/v1/admin/nodes/{quoted(node)}/release")
+    print_done(done, output, f"released {node}")
+
+
 def _state(node: dict[str, Any]) -> str:
     """What was decided about the node where that matters, else how its connection stands."""
-    return str(node["connection"] if node["state"] == "active" else node["state"])
+    if node["state"] != "active":
+        return str(node["state"])
+    return str(node["hold"] or node["drift"] or node["connection"])
 
 
 def _ago(node: dict[str, Any]) -> str:

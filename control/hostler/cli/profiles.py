@@ -7,13 +7,10 @@ from typing import Any
 import click
 import msgspec
 
-from hostler.base.clock import SystemClock
-from hostler.base.errors import error
+from hostler.cli.catalog import build
 from hostler.cli.client import Client, quoted
 from hostler.cli.output import EXIT_REFUSED, check_target, guarded, output_option, print_done, print_json, table
 from hostler.cli.settings import Settings
-
-_DAY_MS = 86_400_000
 
 
 @click.group(name="profiles")
@@ -56,30 +53,15 @@ def sign(
     directory: Path, keys: tuple[Path, ...], number: int | None, valid_days: int, target: Path, output: str
 ) -> None:
     """Lint DIRECTORY and sign it into a catalog bundle. Needs no network: do it where the catalog key is."""
-    from hostler.catalog import manifest as catalog
-    from hostler.catalog.lint import lint as check
-    from hostler.catalog.load import load_profiles
+    from hostler.catalog.proposal import sign as add
     from hostler.pki.ceremony import load_signer
 
     check_target(target)
-    profiles = load_profiles(directory)
-    findings = check(profiles)
-    if findings:
-        first = findings[0]
-        where = f"{first.file}:{first.line}"
-        raise error("invalid_definition", f"{where}: {first.message} ({len(findings)} findings)")
-    now_ms = SystemClock().now_ms()
-    definitions = [definition for definition, _ in profiles.definitions]
-    commands = [profile for profile, _ in profiles.commands]
-    made = catalog.make_manifest(
-        number or now_ms // 60_000, definitions, commands, now_ms=now_ms, lifetime_ms=valid_days * _DAY_MS
-    )
-    signed = catalog.sign_manifest(made, [load_signer(key) for key in keys])
-    target.write_bytes(
-        catalog.write_bundle(signed, [*(d.canonical() for d in definitions), *(c.canonical() for c in commands)])
-    )
-    written = {"file": str(target), "version": made.version, "definitions": sorted(made.definitions)}
-    text = f"wrote {target}: catalog version {made.version}, {len(definitions)} definitions"
+    signed = add(build(directory, None, number, valid_days), [load_signer(key) for key in keys])
+    target.write_bytes(signed.to_bundle())
+    said = signed.said
+    written = {"file": str(target), "version": said.version, "definitions": sorted(said.definitions)}
+    text = f"wrote {target}: catalog version {said.version}, {len(said.definitions)} definitions"
     print_done(written, output, f"{text}\npublish it with: hostler profiles publish {target}")
 
 
@@ -90,11 +72,7 @@ def sign(
 @guarded
 def publish(settings: Settings, bundle: Path, output: str) -> None:
     """Register a signed catalog bundle with the control plane; connected nodes get it at once."""
-    try:
-        body = msgspec.json.decode(bundle.read_bytes())
-    except (OSError, msgspec.MsgspecError) as err:
-        raise error("invalid_request", f"{bundle} is no catalog bundle") from err
-    answer = Client(settings).call("POST", "/api/v1/admin/operation-definitions", body=body)
+    answer = Client(settings).call("POST", "/api/v1/admin/operation-definitions", content=bundle.read_bytes())
     if output == "json":
         print_json(answer)
     else:

@@ -53,6 +53,8 @@ def _parser() -> argparse.ArgumentParser:
 
     _command(commands, "init", _init, "Check keys and configuration, and make the store.")
     _command(commands, "serve", _serve, "Run the control plane until it is told to stop.")
+    summary = "Take up the epoch of a keyset made by 'hostler pki recover', after the store was restored."
+    _command(commands, "recover", _recover, summary)
     _command(commands, "config", _config, "Every configuration value and where it comes from.")
     _principals(commands)
     return parser
@@ -94,6 +96,25 @@ def _init(options: argparse.Namespace) -> int:
 
 async def _epoch(engine: "Engine") -> int:
     return engine.control_epoch
+
+
+def _recover(options: argparse.Namespace) -> int:
+    """Every task that was under way is asked for again under the new epoch; nodes that ran it say what came of it."""
+    from hostler.control.config import load
+    from hostler.control.kernel.commands import RecoverEpoch
+    from hostler.control.service import open_engine
+
+    async def run() -> tuple[int, int]:
+        engine, keys = await open_engine(load(options.config), recovering=True)
+        try:
+            epoch = keys.trust.control_epoch
+            return epoch, await engine.execute(RecoverEpoch(actor=_system(), control_epoch=epoch))
+        finally:
+            await engine.close()
+
+    epoch, asked = asyncio.run(run())
+    print(f"epoch {epoch} is open; {asked} tasks will be asked for again; start hostler-control now")  # noqa: T201
+    return 0
 
 
 def _config(options: argparse.Namespace) -> int:

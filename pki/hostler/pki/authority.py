@@ -9,7 +9,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hostler.base.errors import error
 from hostler.pki.keys import FileSigner, PublicKey
 from hostler.pki.names import control_dns_name, spiffe_id
-from hostler.pki.x509 import from_ms, to_pem
+from hostler.pki.x509 import from_ms, subject_key, to_pem
 
 NODE_LIFETIME_S = 24 * 3600
 CONTROL_LIFETIME_S = 365 * 24 * 3600
@@ -37,7 +37,11 @@ def make_ca(signer: FileSigner, trust_domain: str, now_ms: int) -> bytes:
 
 
 class Authority:
-    """Issues leaves with the CA key. The key must be the one the CA certificate is for."""
+    """Issues leaves with the CA key. The key must be the one the CA certificate is for.
+
+    Attributes:
+        ca_key: subject key identifier of that certificate, hex, as `x509.issuer_key` gives it of a leaf.
+    """
 
     def __init__(self, signer: FileSigner, ca_pem: bytes, trust_domain: str) -> None:
         try:
@@ -52,6 +56,7 @@ class Authority:
         self._signer = signer
         self._ca_pem = ca_pem
         self._trust_domain = trust_domain
+        self.ca_key = subject_key(ca_pem)
 
     def issue_node(self, node_id: str, key: PublicKey, now_ms: int, lifetime_s: int = NODE_LIFETIME_S) -> bytes:
         """Certificate chain (PEM, leaf first) that may only be a TLS client."""

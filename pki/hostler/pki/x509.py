@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 
 from hostler.base.errors import error
 from hostler.pki.keys import FileSigner, PublicKey
-from hostler.pki.names import SPIFFE
+from hostler.pki.names import SPIFFE, control_dns_name
 
 _DER, _PEM = serialization.Encoding.DER, serialization.Encoding.PEM
 _SPKI = serialization.PublicFormat.SubjectPublicKeyInfo
@@ -30,6 +30,7 @@ class PeerIdentity(msgspec.Struct, frozen=True, kw_only=True):
     serial: str
     not_before_ms: int
     not_after_ms: int
+    issuer_key: str = ""
 
 
 def make_csr(signer: FileSigner, name: str) -> bytes:
@@ -80,7 +81,36 @@ def read_identity(pem: bytes) -> PeerIdentity:
         serial=format(certificate.serial_number, "x"),
         not_before_ms=to_ms(certificate.not_valid_before_utc),
         not_after_ms=to_ms(certificate.not_valid_after_utc),
+        issuer_key=issuer_key(pem),
     )
+
+
+def server_names(pem: bytes, trust_domain: str) -> tuple[str, tuple[str, ...]]:
+    """The cluster id and the hosts that a control plane's certificate is for.
+
+    Raises:
+        HostlerError: `certificate_invalid`.
+    """
+    cluster_id = read_identity(pem).name
+    names = x509.load_pem_x509_certificate(pem).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    own = control_dns_name(trust_domain)
+    dns = [name for name in names.get_values_for_type(x509.DNSName) if name != own]
+    return cluster_id, (*dns, *(str(address) for address in names.get_values_for_type(x509.IPAddress)))
+
+
+def issuer_key(pem: bytes) -> str:
+    """The id of the key that issued the first certificate of `pem`, as `subject_key` gives it; "" for none."""
+    try:
+        certificate = x509.load_pem_x509_certificate(pem)
+        issuer = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+    except (ValueError, x509.ExtensionNotFound):
+        return ""
+    return (issuer.key_identifier or b"").hex()
+
+
+def subject_key(pem: bytes) -> str:
+    certificate = x509.load_pem_x509_certificate(pem)
+    return certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest.hex()
 
 
 def check_time(identity: PeerIdentity, now_ms: int) -> None:

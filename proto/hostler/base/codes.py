@@ -25,6 +25,7 @@ CODES: dict[str, Code] = {
     "invalid_config": Code("InvalidInput", "a configuration file cannot be used", "mend the key named; nothing was started"),
     "unknown_target": Code("InvalidInput", "the target selector names a node that does not exist", "'hostler nodes list' shows the nodes of your project"),
     "empty_target": Code("InvalidInput", "the target selector matches no node", "check the labels with 'hostler nodes list'"),
+    "not_proved": Code("Conflict", "nodes have not proved the new key yet", "wait for them: 'hostler pki status'"),
     "catalog_unsigned": Code("InvalidInput", "the catalog is not signed by enough trusted catalog keys", "sign it with 'hostler profiles sign'"),
     "digest_required": Code("InvalidInput", "an artifact is named without its digest", "name it by sha256"),
     "invalid_cursor": Code("InvalidInput", "the page cursor is not one this server gave out", "start again without a cursor"),

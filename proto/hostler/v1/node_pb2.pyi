@@ -185,18 +185,20 @@ class Progress(_message.Message):
     def __init__(self, steps: _Optional[_Iterable[_Union[_report_pb2.StepProgress, _Mapping]]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("session_id", "server_time_ms", "control_epoch", "heartbeat_seconds", "sequence")
+    __slots__ = ("session_id", "server_time_ms", "control_epoch", "heartbeat_seconds", "renew_certificate", "sequence")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     SERVER_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     CONTROL_EPOCH_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    RENEW_CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     server_time_ms: int
     control_epoch: int
     heartbeat_seconds: int
+    renew_certificate: bool
     sequence: int
-    def __init__(self, session_id: _Optional[str] = ..., server_time_ms: _Optional[int] = ..., control_epoch: _Optional[int] = ..., heartbeat_seconds: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
+    def __init__(self, session_id: _Optional[str] = ..., server_time_ms: _Optional[int] = ..., control_epoch: _Optional[int] = ..., heartbeat_seconds: _Optional[int] = ..., renew_certificate: _Optional[bool] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class Tasks(_message.Message):
     __slots__ = ("envelopes",)

@@ -60,6 +60,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     control_epoch: int
     heartbeat_seconds: int
     sequence: int = 0
+    renew_certificate: bool = False
 
 
 class Tasks(msgspec.Struct, frozen=True):

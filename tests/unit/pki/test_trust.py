@@ -9,9 +9,10 @@ from hostler.base.digest import canonical_json
 from hostler.base.envelope import KEYSET_TYPE, TASK_TYPE
 from hostler.base.errors import HostlerError
 from hostler.pki import dsse
-from hostler.pki.ceremony import next_keyset, sign_keyset
+from hostler.pki.ceremony import sign_keyset
 from hostler.pki.keys import new_ed25519
 from hostler.pki.keyset import KeyRole, Keyset, RoleKeys, encode_key, keyset_payload, parse_keyset
+from hostler.pki.rotation import successor
 from hostler.pki.trust import TrustState, TrustStore
 
 NOW, YEAR = 1_000_000, 365 * 86_400_000
@@ -116,6 +117,36 @@ def test_new_roots_need_the_old_ones_and_their_own_signatures() -> None:
     TrustStore(trust.state, NOW)  # the new pins are what is saved
 
 
+def test_P1_the_epoch_of_a_keyset_never_falls() -> None:
+    trust = store()
+    assert trust.update_keyset(sign_keyset(keyset(2, control_epoch=3), ROOTS[:2]), NOW)
+    assert trust.control_epoch == 3
+    assert refusal(trust.update_keyset, sign_keyset(keyset(3, control_epoch=2), ROOTS[:2]), NOW) == "keyset_rollback"
+
+
+@pytest.mark.parametrize("changes", [{"version": 2**53 + 1}, {"control_epoch": 2**63}, {"control_epoch": 0}])
+def test_T8_a_number_without_a_successor_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(HostlerError) as caught:
+        sign_keyset(msgspec.structs.replace(keyset(2), **changes), ROOTS[:2])
+    assert caught.value.code == "keyset_untrusted"
+
+
+def test_T8_the_catalog_mark_falls_only_when_every_catalog_key_is_replaced() -> None:
+    trust, fresh = store(), new_ed25519()
+    trust.note_catalog(2**52)
+    trust.note_catalog(7)
+    assert trust.state.catalog_version == 2**52, "a mark only rises"
+    both = keyset().keys | {fresh.public.key_id: encode_key(fresh.public)}
+    overlap = keyset().roles | {"catalog": RoleKeys(1, (CATALOG.public.key_id, fresh.public.key_id))}
+    assert trust.update_keyset(sign_keyset(keyset(2, keys=both, roles=overlap), ROOTS[:2]), NOW)
+    assert trust.state.catalog_version == 2**52, "an overlap keeps it"
+    other = new_ed25519()
+    only = keyset().roles | {"catalog": RoleKeys(1, (other.public.key_id,))}
+    keys = keyset().keys | {other.public.key_id: encode_key(other.public)}
+    assert trust.update_keyset(sign_keyset(keyset(3, keys=keys, roles=only), ROOTS[:2]), NOW)
+    assert trust.state.catalog_version == 0
+
+
 def test_another_trust_domain_is_refused() -> None:
     foreign = sign_keyset(keyset(2, trust_domain="else.where"), ROOTS[:2])
     assert refusal(store().update_keyset, foreign, NOW) == "keyset_untrusted"
@@ -123,7 +154,7 @@ def test_another_trust_domain_is_refused() -> None:
 
 def test_the_next_keyset_is_accepted_by_those_who_have_the_present_one() -> None:
     trust = store()
-    assert trust.update_keyset(next_keyset(trust.state.keyset, ROOTS[:2], NOW + 5), NOW + 5)
+    assert trust.update_keyset(sign_keyset(successor(trust.keyset, NOW + 5), ROOTS[:2]), NOW + 5)
     assert trust.keyset.version == 2
 
 

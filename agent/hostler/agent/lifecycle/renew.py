@@ -6,6 +6,7 @@ Past the certificate's end it recovers with the enrolled key; while it cannot, t
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -45,6 +46,8 @@ class Renewal:
         self._renewed = renewed
         self._recover = recover
         self._failing = False
+        self._due_ms = self._half_life_ms()
+        self._sooner = asyncio.Event()
 
     @property
     def drift(self) -> str:
@@ -54,28 +57,38 @@ class Renewal:
     def _expired(self) -> bool:
         return self.current.facts.not_after_ms <= self._clock.now_ms()
 
+    def renew_within(self, seconds: float) -> None:
+        """The CA that issued the present certificate is on its way out: at a random moment soon."""
+        self._due_ms = min(self._due_ms, self._clock.now_ms() + int(1000 * self._rng.uniform(0, seconds)))
+        self._sooner.set()
+
     async def run(self) -> None:
         failures = 0
-        facts = self.current.facts
-        due_ms = renew_at_ms(facts.not_before_ms, facts.not_after_ms, self._rng)
         while True:
-            wait_s = max(0.0, (due_ms - self._clock.now_ms()) / 1000)
+            wait_s = (self._due_ms - self._clock.now_ms()) / 1000
             if wait_s > 0:
-                await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S))
+                await self._wait(wait_s)
                 continue
             try:
                 await self.renew()
             except HostlerError as err:
                 self._failing = True
                 _log.warning("certificate.renewal_failed", error=err, failures=failures, drift=self.drift)
-                due_ms = self._clock.now_ms() + int(
-                    1000 * full_jitter(failures, base_s=_BASE_S, cap_s=_CAP_S, rng=self._rng)
-                )
+                pause_s = full_jitter(failures, base_s=_BASE_S, cap_s=_CAP_S, rng=self._rng)
+                self._due_ms = self._clock.now_ms() + int(1000 * pause_s)
                 failures += 1
                 continue
             failures, self._failing = 0, False
-            facts = self.current.facts
-            due_ms = renew_at_ms(facts.not_before_ms, facts.not_after_ms, self._rng)
+            self._due_ms = self._half_life_ms()
+
+    def _half_life_ms(self) -> int:
+        return renew_at_ms(self.current.facts.not_before_ms, self.current.facts.not_after_ms, self._rng)
+
+    async def _wait(self, seconds: float) -> None:
+        self._sooner.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, _LONGEST_WAIT_S)):
+                await self._sooner.wait()
 
     async def renew(self) -> None:
         """Asks once. Raises what the control plane answered."""

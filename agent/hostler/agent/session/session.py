@@ -46,6 +46,7 @@ class Session:
         outgoing: Outgoing,
         transport: Transport,
         rng: random.Random,
+        renew_within: Callable[[float], None],
     ) -> None:
         self._dial = dial
         self._hello = hello
@@ -54,6 +55,7 @@ class Session:
         self._outgoing = outgoing
         self._transport = transport
         self._rng = rng
+        self._renew_within = renew_within
         self._redial = asyncio.Event()
         self._setup_failures = 0
         self._retry_after_s = 0.0
@@ -160,6 +162,8 @@ class Session:
         self.state, self.hold, self._setup_failures = "connected", "", 0
         await self._compare_memories(welcome)
         self._outgoing.link_up(welcome.heartbeat_seconds)
+        if welcome.renew_certificate:
+            self._renew_within(2.0 * welcome.heartbeat_seconds)
         _log.info("session.opened", session_id=welcome.session_id, epoch=welcome.control_epoch)
 
     async def _compare_memories(self, welcome: Welcome) -> None:

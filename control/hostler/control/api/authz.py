@@ -26,6 +26,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "operations.read": _READ,
     "operations.cancel": _WRITE,
     "operations.retry": frozenset({PLATFORM, TENANT, ADMIN}),
+    "trust.admin": frozenset({PLATFORM}),
     "audit.admin": frozenset({PLATFORM}),
 }
 

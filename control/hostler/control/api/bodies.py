@@ -73,6 +73,58 @@ class NodeState(msgspec.Struct, frozen=True):
     state: str
 
 
+class NodeProof(msgspec.Struct, frozen=True, kw_only=True):
+    """`ca_key`: which CA issued the certificate that the node used last (its subject key identifier, hex)."""
+
+    node_id: str
+    name: str
+    connection: str
+    keyset_version: int
+    proved: bool
+    ca_key: str
+    certificate_expires_ms: int
+
+
+class TrustView(msgspec.Struct, frozen=True, kw_only=True):
+    """`keyset` is the signed document (DSSE JSON); `waiting` names the nodes that have not proved it yet."""
+
+    keyset: str
+    keyset_version: int
+    control_epoch: int
+    expires_ms: int
+    nodes: tuple[NodeProof, ...]
+    proved: int
+    waiting: tuple[str, ...]
+    open_tasks_by_key: dict[str, int]
+
+
+class KeysetPublished(msgspec.Struct, frozen=True):
+    """`affected_tasks`: open tasks whose signature no longer counts; they are signed again (T11)."""
+
+    version: int
+    control_epoch: int
+    affected_tasks: tuple[str, ...]
+
+
+class SignedTask(msgspec.Struct, frozen=True):
+    task_id: str
+    operation_id: str
+    node_id: str
+    state: str
+
+
+class SignedTasks(msgspec.Struct, frozen=True):
+    items: tuple[SignedTask, ...]
+
+
+class SignedKeyset(msgspec.Struct, frozen=True, rename="camel"):
+    """A keyset as DSSE JSON, as `hostler pki` writes it."""
+
+    payload: str
+    payload_type: str
+    signatures: tuple[dict[str, str], ...]
+
+
 class TokenMade(msgspec.Struct, frozen=True):
     """`token` is shown this once."""
 

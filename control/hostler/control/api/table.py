@@ -11,7 +11,7 @@ import msgspec
 from hostler.control.api import bodies
 from hostler.control.api.call import Call
 from hostler.control.api.principal import Caller
-from hostler.control.api.routes import definitions, nodes, operations, principals
+from hostler.control.api.routes import definitions, nodes, operations, principals, trust
 from hostler.control.store import records
 from hostler.pki.bundle import Bundle
 
@@ -185,6 +185,42 @@ ROUTES: tuple[Route, ...] = (
         "Revoke a node",
         action="node.revoke",
         answer=bodies.NodeState,
+    ),
+    Route(
+        "POST",
+        f"{_ADMIN}/nodes/{{node_id}}/release",
+        "nodes.admin",
+        nodes.release,
+        "End the hold of a node",
+        action="node.release",
+        answer=bodies.NodeState,
+    ),
+    Route(
+        "GET",
+        f"{_ADMIN}/trust",
+        "trust.admin",
+        trust.show,
+        "The keyset in force and the nodes that have proved it",
+        answer=bodies.TrustView,
+    ),
+    Route(
+        "GET",
+        f"{_ADMIN}/trust/tasks",
+        "trust.admin",
+        trust.tasks,
+        "The open tasks that a key has signed",
+        query=("key_id",),
+        answer=bodies.SignedTasks,
+    ),
+    Route(
+        "POST",
+        f"{_ADMIN}/trust/keyset",
+        "trust.admin",
+        trust.publish,
+        "Publish a keyset that the root has signed",
+        body=bodies.SignedKeyset,
+        action="keyset.publish",
+        answer=bodies.KeysetPublished,
     ),
     Route(
         "POST",

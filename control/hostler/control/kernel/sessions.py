@@ -25,6 +25,8 @@ def hello(draft: Draft, command: NodeHello) -> Decision:
     if node.state == "revoked":
         raise error("revoked", f"node {node.name} is revoked", node_id=node.node_id)
     said = command.hello
+    # marks and holds of another epoch say nothing about this one: the root's keyset is on its way
+    ours = said.control_epoch in (0, draft.settings.control_epoch)
     past = _past_instances(node, said.instance_id)
     if node.hold == CLONED or (said.instance_id and said.instance_id in past):
         return _cloned(draft, node, said.instance_id)
@@ -40,7 +42,7 @@ def hello(draft: Draft, command: NodeHello) -> Decision:
         capabilities=events.json_text(said.capabilities),
         storage=said.storage,
         last_seen_ms=draft.now_ms,
-        hold=said.hold if said.hold == ROLLBACK else "",
+        hold=ROLLBACK if ours and said.hold == ROLLBACK else "",
         drift=said.drift,
         instance_id=said.instance_id,
         past_instances=events.json_text(past),
@@ -57,9 +59,8 @@ def hello(draft: Draft, command: NodeHello) -> Decision:
             storage=said.storage,
         )
     )
-    # marks of another epoch say nothing about this one: the root's keyset is on its way
-    high_sequence = said.high_sequence if said.control_epoch in (0, draft.settings.control_epoch) else 0
-    if said.control_epoch in (0, draft.settings.control_epoch):
+    high_sequence = said.high_sequence if ours else 0
+    if ours:
         here = _compare_marks(draft, here, high_sequence, frozenset(said.open_tasks))
     if not here.hold:
         _send_what_waited(draft, here, high_sequence)

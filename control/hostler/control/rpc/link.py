@@ -47,6 +47,7 @@ class Link:
         peer: PeerIdentity,
         session_id: str,
         heartbeat_s: int,
+        ca_key: str,
         metrics: Metrics,
     ) -> None:
         self._engine = engine
@@ -57,6 +58,7 @@ class Link:
         self._peer = peer
         self.session_id = session_id
         self._heartbeat_s = heartbeat_s
+        self._ca_key = ca_key
         self._keyset_version = 0
         self._status: NodeStatus | None = None
         self._wake = engine.wakes.node(node_id)
@@ -119,12 +121,13 @@ class Link:
 
     async def _heartbeat(self, beat: Heartbeat) -> None:
         """Costs a commit only when it says something new; a node that lost its catalog is sent it again."""
+        behind = beat.keyset_version < self._engine.trust.keyset.version  # what it holds for may be over
         said = NodeStatus(
             node_id=self.node_id,
             keyset_version=beat.keyset_version,
             catalog_version=beat.catalog_version,
             storage=beat.storage,
-            hold=beat.hold,
+            hold="" if behind else beat.hold,
             drift=beat.drift,
         )
         if said == self._status:
@@ -145,6 +148,7 @@ class Link:
             control_epoch=self._engine.control_epoch,
             heartbeat_seconds=self._heartbeat_s,
             sequence=await self._engine.reader.sequence(self.node_id),
+            renew_certificate=bool(self._ca_key) and self._peer.issuer_key != self._ca_key,
         )
         self._first.append(control_message(welcome))
         self._keyset_version = hello.keyset_version

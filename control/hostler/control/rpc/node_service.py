@@ -113,7 +113,16 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
 
     def _open(self, peer: PeerIdentity) -> Link:
         session_id = new_id("ses", self._clock.now_ms())
-        link = Link(self._engine, self._board, self._feed, peer, session_id, self._heartbeat_s, self._metrics)
+        link = Link(
+            self._engine,
+            self._board,
+            self._feed,
+            peer,
+            session_id,
+            self._heartbeat_s,
+            self._authority.ca_key,
+            self._metrics,
+        )
         self._links.add(link)
         return link
 

@@ -26,7 +26,7 @@ def link_of(engine: Engine, node_id: str, serial: str = "1") -> Link:
         not_before_ms=NOW, not_after_ms=NOW + CERTIFICATE_MS,
     )  # fmt: skip
     board = ProgressBoard(engine.clock)
-    return Link(engine, board, CatalogFeed(engine), peer, f"ses_{serial}", BEAT_S, Metrics())
+    return Link(engine, board, CatalogFeed(engine), peer, f"ses_{serial}", BEAT_S, "", Metrics())
 
 
 async def heard(link: Link) -> list[object]:

@@ -8,9 +8,11 @@ from hostler.base.errors import error
 from hostler.control.api import pages
 from hostler.control.api.bodies import EnrolmentToken, NodeState, TokenMade
 from hostler.control.api.call import Call
-from hostler.control.kernel.commands import CreateEnrolmentToken, RevokeNode
+from hostler.control.kernel.commands import CreateEnrolmentToken, ReleaseNode, RevokeNode
 from hostler.control.store.records import NodeView, Page
 from hostler.pki.tokens import new_enrolment_token
+
+REPAIR_NEEDED = "certificate_only_repair_needed"  # the agent may still come back by itself (PK-05)
 
 
 async def all_nodes(call: Call) -> Any:
@@ -29,6 +31,13 @@ async def revoke(call: Call) -> NodeState:
     node = await _node(call)
     await call.execute(RevokeNode(actor=call.principal.actor(), node_id=node.node_id))
     return NodeState(node.node_id, "revoked")
+
+
+async def release(call: Call) -> NodeState:
+    """A person has looked into why the node was held."""
+    node = await _node(call)
+    await call.execute(ReleaseNode(actor=call.principal.actor(), node_id=node.node_id))
+    return NodeState(node.node_id, node.state)
 
 
 async def create_token(call: Call) -> tuple[int, TokenMade]:
@@ -80,4 +89,9 @@ async def _page(call: Call, project_id: str | None) -> Any:
 def _fresh(call: Call, node: NodeView) -> NodeView:
     """A connected node was seen when its session last heard of it, which is not worth a commit each time."""
     link = call.parts.links.get(node.node_id)
-    return msgspec.structs.replace(node, last_seen_ms=link.last_seen_ms) if link else node
+    if link:
+        return msgspec.structs.replace(node, last_seen_ms=link.last_seen_ms)
+    expired = 0 < node.certificate_expires_ms <= call.engine.clock.now_ms()
+    if node.state == "active" and expired:
+        return msgspec.structs.replace(node, drift=REPAIR_NEEDED)
+    return node
