@@ -1,4 +1,4 @@
-"""`hostler-agent`: enroll, run, status, config, receipts."""
+"""`hostler-agent`: enroll, run, status, config, receipts, policy."""
 
 import argparse
 import asyncio
@@ -48,7 +48,43 @@ def _parser() -> argparse.ArgumentParser:
     add("config", _config, "Every configuration value and where it comes from.")
     receipts = add("receipts", _receipts, "Write this node's receipt chain to a file, one a line.")
     receipts.add_argument("--file", "-o", type=Path, required=True, help="file to write")
+    _policy(commands)
     return parser
+
+
+def _policy(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    summary = "What this node would refuse, and why."
+    group = commands.add_parser("policy", help=summary, description=summary)
+    actions = group.add_subparsers(required=True, metavar="COMMAND")
+    summary = "Judge an envelope gate by gate, without taking it. Exits 1 if it would be refused."
+    check = actions.add_parser("check", help=summary, description=summary)
+    check.add_argument("envelope", type=Path, help="file made by 'hostler operations envelope'")
+    check.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="agent.toml [%(default)s]")
+    check.add_argument("--at-ms", type=int, default=0, help="judge as of this moment (Unix milliseconds) [now]")
+    check.add_argument("--as-new", action="store_true", help="as if this node had never seen the task")
+    check.add_argument("--json", action="store_true", help="print JSON")
+    check.set_defaults(run=_check)
+
+
+def _check(options: argparse.Namespace) -> int:
+    import msgspec
+
+    from hostler.agent.config import load
+    from hostler.agent.policy_check import check, read_envelope
+    from hostler.base.clock import SystemClock
+
+    envelope = read_envelope(options.envelope)
+    config = load(options.config)
+    judged = asyncio.run(check(config, envelope, SystemClock(), at_ms=options.at_ms, as_new=options.as_new))
+    refused = [each for each in judged if each.verdict == "refused"]
+    if options.json:
+        sys.stdout.buffer.write(msgspec.json.encode(judged) + b"\n")
+    else:
+        for each in judged:
+            reason = f"{each.message} [{each.error_code}]" if each.error_code else each.message
+            print(f"{each.gate:12} {each.verdict:12} {reason}".rstrip())  # noqa: T201
+        print(f"refused by {refused[0].gate}: {refused[0].hint}" if refused else "would be taken")  # noqa: T201
+    return EXIT_REFUSED if refused else 0
 
 
 def _enroll(options: argparse.Namespace) -> int:

@@ -1,13 +1,14 @@
 """`hostler operations`: submit, plan, follow, cancel, retry."""
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
 from hostler.cli import operations_api as api
 from hostler.cli.client import Client
-from hostler.cli.output import EXIT_REFUSED, guarded, output_option, print_done, print_json, table
+from hostler.cli.output import EXIT_REFUSED, check_target, guarded, output_option, print_done, print_json, table
 from hostler.cli.settings import Settings
 
 FINAL = {"succeeded", "failed", "canceled"}
@@ -169,6 +170,22 @@ def logs(settings: Settings, operation_id: str, follow: bool, step_id: str | Non
         return
     for line in client.pages(path, page_size=1000, **filters):
         _print_line(line, output)
+
+
+@command.command()
+@click.argument("operation_id")
+@click.option("--node", required=True, help="name or id of one of its nodes")
+@click.option("--file", "-o", "target", required=True, type=click.Path(path_type=Path), help="file to write")
+@output_option
+@click.pass_obj
+@guarded
+def envelope(settings: Settings, operation_id: str, node: str, target: Path, output: str) -> None:
+    """Write the signed envelope of a node's task, which the node itself can judge without taking it."""
+    check_target(target)
+    data = Client(settings).raw(f"{api.operation_path(settings, operation_id)}/envelope", node=node)
+    target.write_bytes(data)
+    text = f"wrote {target}; on the node: hostler-agent policy check {target}"
+    print_done({"file": str(target), "bytes": len(data)}, output, text)
 
 
 @command.command()

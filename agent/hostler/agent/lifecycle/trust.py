@@ -39,6 +39,10 @@ class Trusted:
     async def load(self) -> None:
         """Takes up the epoch and the stored catalog; one that no longer verifies is not used."""
         await self._journal.begin_epoch(self.store.control_epoch)
+        await self.look()
+
+    async def look(self) -> None:
+        """The same, and the epoch is left alone: for whoever only asks."""
         stored = await self._journal.load_catalog()
         if stored is not None:
             self._use(*stored)

@@ -117,8 +117,8 @@ class SignedTasks(msgspec.Struct, frozen=True):
     items: tuple[SignedTask, ...]
 
 
-class SignedKeyset(msgspec.Struct, frozen=True, rename="camel"):
-    """A keyset as DSSE JSON, as `hostler pki` writes it."""
+class SignedDocument(msgspec.Struct, frozen=True, rename="camel"):
+    """A DSSE envelope in JSON, such as a keyset as `hostler pki` writes it."""
 
     payload: str
     payload_type: str

@@ -50,6 +50,14 @@ SIGNED = """
     JOIN envelopes e ON e.node_id = t.node_id AND e.sequence = t.sequence
     WHERE t.finished_at_ms = 0 ORDER BY t.task_id
 """
+ENVELOPE = """
+    SELECT e.envelope FROM local_tasks t
+    JOIN operations o ON o.operation_id = t.operation_id
+    JOIN nodes n ON n.node_id = t.node_id
+    JOIN envelopes e ON e.node_id = t.node_id AND e.sequence = t.sequence
+    WHERE t.operation_id = :operation AND o.project_id = :project AND :node IN (n.node_id, n.name)
+    ORDER BY t.replica_index LIMIT 1
+"""
 OPEN_COUNTS = "SELECT state, count(*) FROM local_tasks WHERE finished_at_ms = 0 GROUP BY state"
 SHOWN = f"SELECT {COLUMNS} FROM tasks WHERE operation_id = ? ORDER BY replica_index, task_id"  # noqa: S608
 IDS_SHOWN = "SELECT task_id FROM tasks WHERE operation_id = ?"

@@ -252,6 +252,13 @@ def undelivered(db: sqlite3.Connection, node_id: str, limit: int, after: int) ->
     return db.execute(local_tasks.UNDELIVERED, parameters).fetchall()
 
 
+def envelope(db: sqlite3.Connection, project_id: str, operation_id: str, node: str) -> bytes:
+    """The newest signed bytes of an operation's task for a node (its name or id), b"" for none."""
+    parameters = {"project": project_id, "operation": operation_id, "node": node}
+    row = db.execute(local_tasks.ENVELOPE, parameters).fetchone()
+    return bytes(row[0]) if row else b""
+
+
 def open_tasks(db: sqlite3.Connection) -> dict[str, int]:
     return dict(db.execute(local_tasks.OPEN_COUNTS).fetchall())
 

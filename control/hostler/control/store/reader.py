@@ -127,6 +127,10 @@ class Reader:
         """(sequence, envelope) above `after` that the node has not taken, in order."""
         return await self._ask(queries.undelivered, node_id, limit, after)
 
+    async def envelope(self, project_id: str, operation_id: str, node: str) -> bytes:
+        """What was signed last for a node's task of the operation; b"" for nothing."""
+        return await self._ask(queries.envelope, project_id, operation_id, node)
+
     async def open_tasks(self) -> dict[str, int]:
         """State → number of tasks that have not ended."""
         return await self._ask(queries.open_tasks)

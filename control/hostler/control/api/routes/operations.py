@@ -19,6 +19,8 @@ from hostler.control.kernel.commands import (
 )
 from hostler.control.rpc.progress import Key
 from hostler.control.store.records import OperationView
+from hostler.pki import dsse
+from hostler.wire.codec_node import decode_envelope
 from hostler.wire.task import TaskMode
 
 FINAL = frozenset({"succeeded", "failed", "canceled"})
@@ -103,6 +105,18 @@ async def retry(call: Call) -> tuple[int, OperationRef]:
     )
     await call.execute(command)
     return 202, OperationRef(operation.operation_id)
+
+
+async def envelope(call: Call) -> bytes:
+    """The signed envelope of a node's task, as DSSE JSON: what the node judges."""
+    operation = await call.operation()
+    node = call.query("node")
+    if not node:
+        raise error("invalid_request", "node is missing: name one of the operation's nodes")
+    found = await call.engine.reader.envelope(operation.project_id, operation.operation_id, node)
+    if not found:
+        raise error("not_found", f"nothing is signed for node {node!r} in this operation")
+    return dsse.to_json(decode_envelope(found))
 
 
 async def logs(call: Call) -> Any:
