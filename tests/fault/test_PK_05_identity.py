@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hostler.agent.lifecycle import identity
-from hostler.agent.lifecycle.recover import recover
+from hostler.agent.lifecycle.certificates import recover
 from hostler.agent.lifecycle.renew import REPAIR_NEEDED, Renewal
 from hostler.base.clock import SystemClock
 from hostler.base.errors import HostlerError
@@ -21,6 +21,7 @@ from hostler.pki.trust_files import load_trust
 from hostler.pki.x509 import read_identity
 from support.fake_node import FakeNode
 from support.house import House, open_house
+from support.outside import ask_in_process
 from support.plane import DOMAIN, Plane, plane
 
 HOUR_MS = 3_600_000
@@ -57,9 +58,9 @@ async def test_PK_05_a_node_that_slept_past_its_certificate_comes_back_with_its_
         trust, renewed = trust_of(control), asyncio.Event()
 
         async def ask(old: identity.Identity) -> bytes:
-            return (await recover(old, trust, control.config.enroll_listen)).chain_pem
+            return (await recover(ask_in_process, old, trust, control.config.enroll_listen)).chain_pem
 
-        def no_dial(_: identity.Identity) -> object:
+        async def no_dial(_: identity.Identity) -> bytes:
             raise AssertionError("an expired certificate opens nothing")
 
         rng, clock = random.Random(1), SystemClock()
@@ -86,9 +87,7 @@ async def test_PK_05_while_nobody_answers_it_says_that_its_certificate_needs_rep
             asked.set()
             raise HostlerError("controller_unreachable", "nobody there")
 
-        renewal = Renewal(
-            tmp_path / "agent", me, lambda _: None, SystemClock(), random.Random(1), lambda _: None, nobody
-        )
+        renewal = Renewal(tmp_path / "agent", me, nobody, SystemClock(), random.Random(1), lambda _: None, nobody)
         running = asyncio.create_task(renewal.run())
         await asked.wait()
         await asyncio.sleep(0)
@@ -116,7 +115,7 @@ async def test_PK_05_nobody_else_recovers_an_identity(tmp_path: Path, who: str) 
 
             me = identity.Identity(msgspec.structs.replace(me.facts, node_id="nod_other"), me.signer, chain)
         with pytest.raises(HostlerError) as caught:
-            await recover(me, trust_of(control), control.config.enroll_listen)
+            await recover(ask_in_process, me, trust_of(control), control.config.enroll_listen)
         assert caught.value.code == wanted
 
 
@@ -133,10 +132,7 @@ async def test_PK_04_I3_a_crash_between_issued_and_stored_locks_nobody_out(tmp_p
 
         old = me.chain_pem
         for _ in range(3):
-            renewal = Renewal(
-                tmp_path / "agent", me, lambda _: None, SystemClock(), random.Random(1), lambda _: None, ask
-            )
-            monkeypatch.setattr(renewal, "_ask", ask)
+            renewal = Renewal(tmp_path / "agent", me, ask, SystemClock(), random.Random(1), lambda _: None, ask)
             with monkeypatch.context() as patched:
                 patched.setattr(identity, "save", crash)
                 with pytest.raises(SystemExit):
@@ -144,7 +140,6 @@ async def test_PK_04_I3_a_crash_between_issued_and_stored_locks_nobody_out(tmp_p
         assert (tmp_path / "agent/identity/certificate.pem").read_bytes() == old
         async with node.session():
             pass  # the old one still opens a session
-        monkeypatch.setattr(renewal, "_ask", ask)
         await renewal.renew()
         before, node.certificate = node.certificate, renewal.current.chain_pem
         async with node.session():

@@ -48,6 +48,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     state_dir: journal, identity and trust of this node; mode 0700.
     trust_file: `trust.json` as made by `hostler pki init`; read at enrolment, then kept in `state_dir`.
     parallel_tasks: how many tasks run at once.
+    session_user: whom the network-facing process runs as when the agent is root; never root.
     log_format: auto, json or pretty.
     """
 
@@ -57,6 +58,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     parallel_tasks: Count = 8
     allocation_id: str = ""
     labels: dict[str, str] = {}
+    session_user: str = "hostler-session"
     log_format: Literal["auto", "json", "pretty"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     stop_grace_seconds: float = 10.0

@@ -2,7 +2,8 @@
 
 | loop | reads | emits |
 | --- | --- | --- |
-| `Session.run` | the control plane, the journal's outbox | envelopes and updates into the inbox |
+| `Outside.run` | frames of the network process | messages and answers, each to whoever waits for it |
+| `Session.run` | the control plane's messages, the journal's outbox | envelopes and updates into the inbox |
 | `Pipeline.run` | inbox, open tasks of the journal | running tasks, refusals, acceptances |
 | `Renewal.run` | the clock | a new certificate, a new link |
 | `_housekeeping` | journal health, watchdog | `status.json`, a heartbeat when health changed |
@@ -15,7 +16,6 @@ import secrets
 import signal
 from pathlib import Path
 
-import grpc.aio
 import msgspec
 
 from hostler.agent import capabilities, systemd
@@ -23,14 +23,15 @@ from hostler.agent.admission.view import AdmissionView
 from hostler.agent.config import AgentConfig
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
-from hostler.agent.lifecycle import identity
-from hostler.agent.lifecycle.recover import recover
+from hostler.agent.lifecycle import certificates, identity
 from hostler.agent.lifecycle.renew import Renewal
 from hostler.agent.lifecycle.trust import Trusted
+from hostler.agent.outside.frames import Tls
+from hostler.agent.outside.outside import Outside
+from hostler.agent.outside.spawn import Child, Listener
 from hostler.agent.pipeline import Pipeline
 from hostler.agent.runner import faults
 from hostler.agent.runner.runner import Runner
-from hostler.agent.session.dial import dial
 from hostler.agent.session.inbox import Inbox
 from hostler.agent.session.outgoing import Outgoing
 from hostler.agent.session.session import Session
@@ -46,7 +47,7 @@ _HOUSEKEEPING_S = 15.0
 class Daemon:
     """One agent. `run` returns when it was asked to stop."""
 
-    def __init__(self, config: AgentConfig, journal: Journal) -> None:
+    def __init__(self, config: AgentConfig, journal: Journal, socket: Path | None = None) -> None:
         self.config = config
         self.clock = SystemClock()
         self._instance_id = secrets.token_hex(16)
@@ -63,8 +64,18 @@ class Daemon:
             parallel=config.parallel_tasks,
             fetch=config.fetch,
             adopt_orphans=True,
+            spared=self._spared,
         )
+        self.door: Child | Listener = (
+            Listener(socket, config.session_user)
+            if socket
+            else Child(config.session_user, config.log_format, config.log_level)
+        )
+        self.outside = Outside(self.door.connect)
         self._build()
+
+    def _spared(self) -> frozenset[int]:
+        return frozenset((self.door.pid,)) if isinstance(self.door, Child) else frozenset()
 
     def _build(self) -> None:
         inbox, rng = Inbox(), random.Random()
@@ -92,11 +103,10 @@ class Daemon:
             accepted=self.outgoing.accepted,
             changed=self.outgoing.beat_now,
         )
-        self.renewal = Renewal(
-            self.config.state, self.me, lambda _: self._dial(), self.clock, rng, self._renewed, self._recover
-        )
+        self.renewal = Renewal(self.config.state, self.me, self._renew, self.clock, rng, self._renewed, self._recover)
         self.session = Session(
-            dial=self._dial,
+            outside=self.outside,
+            target=self._target,
             hello=self._hello,
             journal=self.journal,
             inbox=inbox,
@@ -117,13 +127,20 @@ class Daemon:
         async with asyncio.TaskGroup() as group:
             running = [
                 group.create_task(loop_())
-                for loop_ in (self.session.run, self.pipeline.run, self.renewal.run, self._housekeeping)
+                for loop_ in (
+                    self.outside.run,
+                    self.session.run,
+                    self.pipeline.run,
+                    self.renewal.run,
+                    self._housekeeping,
+                )
             ]
             await stop.wait()
             systemd.notify("STOPPING=1")
             await self._finish_running()
             for task in running:
                 task.cancel()
+        self.door.stop()
         await self.host.close()
         _log.info("agent.stopped", node_id=self.me.node_id)
 
@@ -151,6 +168,7 @@ class Daemon:
             "node_id": self.me.node_id,
             "version": __version__,
             "pid": os.getpid(),
+            "session_uid": self.outside.uid,
             "at_ms": self.clock.now_ms(),
             "session": self.session.state,
             "hold": self._hold(),
@@ -170,16 +188,21 @@ class Daemon:
         except OSError as err:
             _log.warning("status.not_written", error=err)
 
-    def _dial(self) -> grpc.aio.Channel:
-        return dial(self.config.control.address, self.renewal.current, self.trusted.store)
+    def _target(self) -> tuple[Tls, str]:
+        """Where to, and as whom, now."""
+        return certificates.tls_of(self.renewal.current, self.trusted.store), self.config.control.address
 
     def _renewed(self, fresh: identity.Identity) -> None:
         self.me = fresh
         self.session.redial()
 
+    async def _renew(self, old: identity.Identity) -> bytes:
+        return await certificates.renew(self.outside.ask, old, self.trusted.store, self.config.control.address)
+
     async def _recover(self, old: identity.Identity) -> bytes:
         """With the keysets missed meanwhile, so that a rolled CA is known before the next dial."""
-        recovered = await recover(old, self.trusted.store, self.config.control.enroll_address)
+        store, address = self.trusted.store, self.config.control.enroll_address
+        recovered = await certificates.recover(self.outside.ask, old, store, address)
         for keyset in recovered.keysets:
             await self.trusted.take_keyset(KeysetUpdate(keyset))
         return recovered.chain_pem
@@ -234,8 +257,11 @@ class Daemon:
         )
 
 
-async def run(config: AgentConfig) -> None:
+async def run(config: AgentConfig, socket: Path | None = None) -> None:
     """Opens the journal and runs the agent until it is told to stop.
+
+    Args:
+        socket: where the network process dials in; None to start one as a child.
 
     Raises:
         HostlerError: `storage_unhealthy`, `invalid_config`, and what else keeps it from starting.
@@ -244,6 +270,6 @@ async def run(config: AgentConfig) -> None:
     config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     journal = await Journal.open(config.state / "journal.db", SystemClock())
     try:
-        await Daemon(config, journal).run()
+        await Daemon(config, journal, socket).run()
     finally:
         await journal.close()

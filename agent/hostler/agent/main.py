@@ -42,7 +42,12 @@ def _parser() -> argparse.ArgumentParser:
     enroll = add("enroll", _enroll, "Give this node its identity, with a one-use token.")
     enroll.add_argument("--token-file", required=True, help="file with the token, - for standard input")
     enroll.add_argument("--again", action="store_true", help="replace an existing identity")
-    add("run", _run, "Run the agent until it is told to stop.")
+    run = add("run", _run, "Run the agent until it is told to stop.")
+    run.add_argument(
+        "--session-socket", type=Path, help="wait here for 'hostler-agent session' [start a session process as a child]"
+    )
+    session = add("session", _session, "The network-facing part alone, without privileges; it knows no task.")
+    session.add_argument("--session-socket", type=Path, required=True, help="socket of 'hostler-agent run'")
     status = add("status", _status, "How the agent on this node stands.")
     status.add_argument("--json", action="store_true", help="print JSON")
     add("config", _config, "Every configuration value and where it comes from.")
@@ -90,6 +95,8 @@ def _check(options: argparse.Namespace) -> int:
 def _enroll(options: argparse.Namespace) -> int:
     from hostler.agent.config import load
     from hostler.agent.lifecycle.enroll import Enrolment, enroll
+    from hostler.agent.outside.outside import Outside
+    from hostler.agent.outside.spawn import Child, with_child
     from hostler.base import logs
     from hostler.base.clock import SystemClock
     from hostler.pki.storage import read_private
@@ -106,8 +113,13 @@ def _enroll(options: argparse.Namespace) -> int:
         address=config.control.enroll_address,
         labels=config.labels,
     )
-    me = asyncio.run(enroll(wanted, token, SystemClock(), again=options.again))
-    print(f"enrolled as {me.node_id}; start the agent with: hostler-agent run --config {options.config}")  # noqa: T201
+
+    async def work(outside: Outside) -> str:
+        return (await enroll(outside.ask, wanted, token, SystemClock(), again=options.again)).node_id
+
+    child = Child(config.session_user, config.log_format, config.log_level)
+    node_id = asyncio.run(with_child(child, work))
+    print(f"enrolled as {node_id}; start the agent with: hostler-agent run --config {options.config}")  # noqa: T201
     return 0
 
 
@@ -119,7 +131,17 @@ def _run(options: argparse.Namespace) -> int:
     logs.set_up(config.log_format, config.log_level)
     from hostler.agent import daemon
 
-    asyncio.run(daemon.run(config))
+    asyncio.run(daemon.run(config, options.session_socket))
+    return 0
+
+
+def _session(options: argparse.Namespace) -> int:
+    """Reads no configuration: it is told everything over the socket, and may read nothing else."""
+    from hostler.agent.outside.process import dial_runner
+    from hostler.base import logs
+
+    logs.set_up("auto", "info")
+    dial_runner(options.session_socket)
     return 0
 
 

@@ -8,7 +8,7 @@ import asyncio
 import errno
 import itertools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -117,12 +117,12 @@ class Execute:
         """Drops the record, once the outcome stands in the journal."""
         self._spool.forget(task_id, step_index)
 
-    def adopt_orphans(self) -> None:
+    def adopt_orphans(self, spared: Callable[[], frozenset[int]] = frozenset) -> None:
         """Makes this process inherit what a killed helper leaves behind, to end it.
 
         For the daemon only: from now on every child of this process that is no helper is ended.
         """
-        self._pool.adopt_orphans()
+        self._pool.adopt_orphans(spared)
 
     async def close(self) -> None:
         """Ends what runs, and the helpers."""

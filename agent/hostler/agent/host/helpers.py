@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -128,17 +128,19 @@ class Pool:
         self._all: set[Helper] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._adopts = False
+        self._spared: Callable[[], frozenset[int]] = frozenset
 
-    def adopt_orphans(self) -> None:
+    def adopt_orphans(self, spared: Callable[[], frozenset[int]] = frozenset) -> None:
         """From now on every child of this process that is no helper is a command's leftover."""
         inherit_orphans()
         self._adopts = True
+        self._spared = spared
 
     async def end_orphans(self, helper: Helper) -> None:
         """Ends what a killed helper could not. Only direct children are signalled, none twice reaped."""
         await helper.ended  # its socket closes before its children are handed on
         for _ in range(_ORPHAN_ROUNDS if self._adopts else 0):
-            helpers = {helper.pid for helper in self._all}
+            helpers = {helper.pid for helper in self._all} | self._spared()
             orphans = [pid for pid in children() if pid not in helpers]
             if not orphans:
                 return

@@ -1,5 +1,6 @@
 """Host: the doors to the operating system, each loaded when it is first used."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +31,7 @@ class Host:
         parallel: how many commands may run at once.
         fetch: what the operator decided about transfers.
         adopt_orphans: for the daemon only: every child of this process that is no helper is ended.
+        spared: process ids of other children, which are not.
     """
 
     root: Path = Path("/")
@@ -40,6 +42,7 @@ class Host:
     parallel: int = 8
     fetch: FetchSettings = field(default_factory=FetchSettings)
     adopt_orphans: bool = False
+    spared: Callable[[], frozenset[int]] = frozenset
 
     def path(self, named: str) -> Path:
         """Where a path that a task names really lies. Touches nothing and promises nothing about
@@ -58,7 +61,7 @@ class Host:
 
         door = Execute(self.spool, self.clock, self.parallel)
         if self.adopt_orphans:
-            door.adopt_orphans()
+            door.adopt_orphans(self.spared)
         return door
 
     @cached_property

@@ -6,19 +6,18 @@ from pathlib import Path
 import msgspec
 
 from hostler.agent.lifecycle import identity
-from hostler.agent.lifecycle.grpc_errors import as_hostler_error
+from hostler.agent.lifecycle.certificates import nameless
 from hostler.agent.lifecycle.trust import trust_path
+from hostler.agent.outside.outside import Asks
 from hostler.base.clock import Clock
 from hostler.base.errors import error
 from hostler.base.logs import get_logger
 from hostler.base.version import __version__
-from hostler.pki import tls
 from hostler.pki.tokens import read_enrolment_token
 from hostler.pki.trust import TrustStore
 from hostler.pki.trust_files import load_trust, save_trust
 
 _log = get_logger("hostler.agent.lifecycle.enroll")
-_TIMEOUT_S = 20.0
 
 
 class Enrolment(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,18 +29,17 @@ class Enrolment(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str]
 
 
-async def enroll(wanted: Enrolment, token_text: str, clock: Clock, *, again: bool = False) -> identity.Identity:
+async def enroll(
+    ask: Asks, wanted: Enrolment, token_text: str, clock: Clock, *, again: bool = False
+) -> identity.Identity:
     """Redeems the token. May be repeated with the same token until it has succeeded once.
 
     Raises:
         HostlerError: `enrolment_token_invalid`, `enrolment_token_used`, `controller_unreachable`,
             `already_initialised` on an enrolled node unless `again`.
     """
-    import grpc
-    import grpc.aio
-
     from hostler.pki.x509 import make_csr
-    from hostler.v1 import node_pb2, node_pb2_grpc
+    from hostler.v1 import node_pb2
 
     token = read_enrolment_token(token_text)
     state_dir = wanted.state_dir
@@ -66,14 +64,8 @@ async def enroll(wanted: Enrolment, token_text: str, clock: Clock, *, again: boo
         labels=wanted.labels,
         keyset_version=store.keyset.version,
     )
-    credentials = tls.channel_credentials(store.keyset.ca_certificates)
-    options = tls.channel_options(state.trust_domain)
-    async with grpc.aio.secure_channel(wanted.address, credentials, options) as channel:
-        stub = node_pb2_grpc.EnrollmentServiceStub(channel)
-        try:
-            answer = await stub.Enroll(request, timeout=_TIMEOUT_S)
-        except grpc.aio.AioRpcError as err:
-            raise as_hostler_error(err, wanted.address) from err
+    data = await ask(nameless(store), wanted.address, "Enroll", request.SerializeToString())
+    answer = node_pb2.EnrollResponse.FromString(data)
     made = identity.save(state_dir, signer, answer.certificate_pem, answer.org_id, answer.project_id)
     for keyset in answer.keysets:
         store.update_keyset(keyset, clock.now_ms())

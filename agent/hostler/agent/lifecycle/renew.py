@@ -12,14 +12,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from hostler.agent.lifecycle import identity
-from hostler.agent.lifecycle.grpc_errors import as_hostler_error
 from hostler.base.clock import Clock, full_jitter
 from hostler.base.errors import HostlerError
 from hostler.base.logs import get_logger
 from hostler.pki.renewal import renew_at_ms
 
 _log = get_logger("hostler.agent.lifecycle.renew")
-_TIMEOUT_S = 20.0
 _BASE_S, _CAP_S = 5.0, 900.0
 _LONGEST_WAIT_S = 60.0  # a machine that slept looks at its clock again
 REPAIR_NEEDED = "certificate_only_repair_needed"
@@ -32,7 +30,7 @@ class Renewal:
         self,
         state_dir: Path,
         current: identity.Identity,
-        dial: Callable[[identity.Identity], object],
+        renew: Callable[[identity.Identity], Awaitable[bytes]],
         clock: Clock,
         rng: random.Random,
         renewed: Callable[[identity.Identity], None],
@@ -40,7 +38,7 @@ class Renewal:
     ) -> None:
         self._state_dir = state_dir
         self.current = current
-        self._dial = dial
+        self._renew = renew
         self._clock = clock
         self._rng = rng
         self._renewed = renewed
@@ -93,27 +91,8 @@ class Renewal:
     async def renew(self) -> None:
         """Asks once. Raises what the control plane answered."""
         old = self.current
-        chain = await (self._recover(old) if self._expired() else self._ask(old))
+        chain = await (self._recover(old) if self._expired() else self._renew(old))
         facts = old.facts
         self.current = identity.save(self._state_dir, old.signer, chain, facts.org_id, facts.project_id)
         _log.info("certificate.renewed", serial=self.current.facts.serial)
         self._renewed(self.current)
-
-    async def _ask(self, old: identity.Identity) -> bytes:
-        """By a certificate that is still good."""
-        import grpc.aio
-
-        from hostler.pki.x509 import make_csr
-        from hostler.v1 import node_pb2, node_pb2_grpc
-
-        channel = self._dial(old)
-        assert isinstance(channel, grpc.aio.Channel)
-        async with channel:
-            stub = node_pb2_grpc.NodeServiceStub(channel)
-            request = node_pb2.RenewRequest(csr_der=make_csr(old.signer, old.node_id))
-            try:
-                answer = await stub.Renew(request, timeout=_TIMEOUT_S)
-            except grpc.aio.AioRpcError as err:
-                raise as_hostler_error(err, "the control plane") from err
-        chain: bytes = answer.certificate_pem
-        return chain

@@ -1,28 +1,24 @@
-"""The loop that keeps a link up: dial, speak, and on any end wait with full jitter and dial again.
+"""The loop that keeps a link up: open, speak, and on any end wait with full jitter and open again.
 
 Loop `Session.run`: reads what the control plane sends into the inbox, sends what `Outgoing` gives. Nothing of
-the node's work ends because the link does.
+the node's work ends because the link does. The link itself is made by the network process (`outside`).
 """
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
-import grpc
-import grpc.aio
-
 from hostler.agent.journal.journal import Journal
-from hostler.agent.lifecycle.grpc_errors import as_hostler_error
+from hostler.agent.outside.frames import Tls
+from hostler.agent.outside.outside import Outside, RemoteLink
 from hostler.agent.session.inbox import Inbox
-from hostler.agent.session.longpoll import Polling
 from hostler.agent.session.outgoing import Outgoing
 from hostler.base.clock import full_jitter
 from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
-from hostler.v1 import node_pb2, node_pb2_grpc
-from hostler.wire.codec_node import agent_message, control_value
-from hostler.wire.node import CatalogUpdate, Close, Hello, KeysetUpdate, ReportAck, Tasks, Welcome
+from hostler.wire.codec_node import agent_message
+from hostler.wire.node import CatalogUpdate, Close, FromControl, Hello, KeysetUpdate, ReportAck, Tasks, Welcome
 
 _log = get_logger("hostler.agent.session")
 _BASE_S, _CAP_S, _REVOKED_CAP_S = 0.2, 30.0, 300.0
@@ -39,7 +35,8 @@ class Session:
     def __init__(
         self,
         *,
-        dial: Callable[[], grpc.aio.Channel],
+        outside: Outside,
+        target: Callable[[], tuple[Tls, str]],
         hello: Callable[[], Hello],
         journal: Journal,
         inbox: Inbox,
@@ -48,7 +45,8 @@ class Session:
         rng: random.Random,
         renew_within: Callable[[float], None],
     ) -> None:
-        self._dial = dial
+        self._outside = outside
+        self._target = target
         self._hello = hello
         self._journal = journal
         self._inbox = inbox
@@ -99,34 +97,19 @@ class Session:
     async def _link(self) -> None:
         self._retry_after_s = 0.0
         self._outgoing.link_down()
-        async with self._dial() as channel:
-            stub = node_pb2_grpc.NodeServiceStub(channel)
-            try:
-                if self._polls():
-                    await self._poll(stub)
-                else:
-                    await self._stream(stub)
-            except grpc.aio.AioRpcError as err:
-                if self._transport == "auto" and self.state != "connected":
-                    self._setup_failures = (self._setup_failures + 1) % (2 * _FAILURES_BEFORE_POLLING)
-                raise as_hostler_error(err, "the control plane") from err
+        tls, address = self._target()
+        hello = agent_message(self._hello()).SerializeToString()
+        try:
+            async with self._outside.link(tls, address, hello, polls=self._polls()) as link:
+                await self._both(self._receive(link), self._send(link))
+        except HostlerError:
+            if self._transport == "auto" and self.state != "connected":
+                self._setup_failures = (self._setup_failures + 1) % (2 * _FAILURES_BEFORE_POLLING)
+            raise
 
-    async def _stream(self, stub: node_pb2_grpc.NodeServiceStub) -> None:
-        call = stub.Session(wait_for_ready=False)
-        if not await _written(call, agent_message(self._hello())):
-            raise error("controller_unreachable", "the session ended before it was open")
-        await self._both(self._receive(call), self._send(call))
-
-    async def _send(self, call: "grpc.aio.StreamStreamCall[Any, Any]") -> None:
+    async def _send(self, link: RemoteLink) -> None:
         while True:
-            for message in await self._outgoing.next_batch():
-                if not await _written(call, message):
-                    return
-
-    async def _poll(self, stub: node_pb2_grpc.NodeServiceStub) -> None:
-        polling = Polling(stub, self._outgoing)
-        polling.first(agent_message(self._hello()))
-        await self._both(self._receive(polling.messages()), polling.run())
+            await link.send([message.SerializeToString() for message in await self._outgoing.next_batch()])
 
     async def _both(self, *halves: Coroutine[Any, Any, None]) -> None:
         """Runs both halves until one ends or a new identity asks for a new link."""
@@ -142,12 +125,11 @@ class Session:
     async def _redial_wanted(self) -> None:
         await self._redial.wait()
 
-    async def _receive(self, messages: AsyncIterator[node_pb2.ControlMessage]) -> None:
-        async for message in messages:
-            await self._take(message)
+    async def _receive(self, link: RemoteLink) -> None:
+        async for value in link.values():
+            await self._take(value)
 
-    async def _take(self, message: node_pb2.ControlMessage) -> None:
-        value = control_value(message)
+    async def _take(self, value: FromControl) -> None:
         if isinstance(value, ReportAck):
             await self._journal.trim(value.up_to)
         elif isinstance(value, Tasks | CatalogUpdate | KeysetUpdate):
@@ -178,15 +160,6 @@ class Session:
                 "session.held", error_code="controller_rollback", epoch=welcome.control_epoch,
                 sequence=welcome.sequence, seen_epoch=journal.control_epoch, seen_sequence=journal.high_sequence,
             )  # fmt: skip
-
-
-async def _written(call: "grpc.aio.StreamStreamCall[Any, Any]", message: node_pb2.AgentMessage) -> bool:
-    """False when the call has ended meanwhile; the reading half knows why."""
-    try:
-        await call.write(message)
-    except asyncio.InvalidStateError:
-        return False
-    return True
 
 
 def _first_cause(failed: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -1,0 +1,162 @@
+"""The runner's end: calls and links, made by the network process. Survives that process; work goes on meanwhile."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from hostler.agent.outside import frames
+from hostler.agent.outside.frames import Answer, Ask, CloseLink, Ended, OpenLink, Ready, Received, Send, Tls
+from hostler.base.codes import CODES
+from hostler.base.errors import HostlerError, error
+from hostler.base.logs import get_logger
+from hostler.wire.node import FromControl
+
+_log = get_logger("hostler.agent.outside")
+_PAUSE_S = 0.5
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Asks(Protocol):
+    """Makes one unary call. Raises what the control plane answered, or `controller_unreachable`."""
+
+    async def __call__(self, tls: Tls, address: str, method: str, request: bytes, timeout_s: float = 20.0) -> bytes: ...
+
+
+class RemoteLink:
+    """An open link. `values` ends by raising why."""
+
+    def __init__(self, number: int, outside: "Outside") -> None:
+        self.number = number
+        self._outside = outside
+        self.arrived: asyncio.Queue[FromControl | HostlerError] = asyncio.Queue(256)
+
+    async def values(self) -> AsyncIterator[FromControl]:
+        """What the control plane sends, in order."""
+        while True:
+            value = await self.arrived.get()
+            if isinstance(value, HostlerError):
+                raise value
+            yield value
+
+    async def send(self, messages: list[bytes]) -> None:
+        await self._outside.say(Send(link=self.number, messages=tuple(messages)))
+
+
+class Outside:
+    """Loop `run` reads frames; `connect` gives a fresh socket to the network process whenever one is needed."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Streams]]) -> None:
+        self._connect = connect
+        self._numbers = itertools.count(1)
+        self._links: dict[int, RemoteLink] = {}
+        self._calls: dict[int, asyncio.Future[bytes]] = {}
+        self._writer: asyncio.StreamWriter | None = None
+        self._up = asyncio.Event()
+        self.uid = -1
+
+    async def run(self) -> None:
+        """Keeps a network process at hand; every link and call of one that ends fails with it."""
+        while True:
+            try:
+                reader, writer = await self._connect()
+                await self._read(reader, writer)
+            except HostlerError as err:
+                _log.error("outside.failed", error=err)
+            except OSError as err:
+                _log.error("outside.not_started", error=err)
+            finally:
+                self._gone()
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        try:
+            while (frame := await frames.read(reader, frames.TO_RUNNER)) is not None:
+                await self._take(frame)
+        finally:
+            writer.close()
+
+    async def _take(self, frame: frames.ToRunner) -> None:
+        if isinstance(frame, Ready):
+            self.uid = frame.uid
+            _log.info("outside.ready", uid=frame.uid)
+            self._up.set()
+        elif isinstance(frame, Received):
+            link = self._links.get(frame.link)
+            if link is not None:
+                await link.arrived.put(frames.value_of(frame))
+        elif isinstance(frame, Ended):
+            link = self._links.pop(frame.link, None)
+            if link is not None:
+                await link.arrived.put(_error(frame.error_code, frame.message, frame.hint))
+        else:
+            self._answered(frame)
+
+    def _answered(self, answer: Answer) -> None:
+        call = self._calls.pop(answer.call, None)
+        if call is None or call.done():
+            return
+        if answer.error_code:
+            call.set_exception(_error(answer.error_code, answer.message, answer.hint))
+        else:
+            call.set_result(answer.response)
+
+    def _gone(self) -> None:
+        self._up.clear()
+        self._writer = None
+        lost = error("controller_unreachable", "the agent's network process has ended")
+        links, self._links = self._links, {}
+        for link in links.values():
+            if link.arrived.full():
+                link.arrived.get_nowait()  # the end is told even to a reader that is behind
+            link.arrived.put_nowait(lost)
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            if not call.done():
+                call.set_exception(lost)
+
+    async def say(self, frame: frames.ToOutside) -> None:
+        """Raises `controller_unreachable` while there is no network process."""
+        writer = self._writer
+        if writer is None or writer.is_closing():
+            raise error("controller_unreachable", "the agent's network process is not there")
+        frames.write(writer, frame)
+        try:
+            await writer.drain()
+        except ConnectionError as err:
+            raise error("controller_unreachable", "the agent's network process has ended") from err
+
+    async def ask(self, tls: Tls, address: str, method: str, request: bytes, timeout_s: float = 20.0) -> bytes:
+        """One unary call, by a network process that is up or comes up in time."""
+        try:
+            async with asyncio.timeout(timeout_s + 5):
+                await self._up.wait()
+                number = next(self._numbers)
+                answer = self._calls[number] = asyncio.get_running_loop().create_future()
+                await self.say(
+                    Ask(call=number, tls=tls, address=address, method=method, request=request, timeout_s=timeout_s)
+                )
+                response: bytes = await answer
+                return response
+        except TimeoutError as err:
+            raise error("controller_unreachable", f"no answer from {address} in time") from err
+
+    @asynccontextmanager
+    async def link(self, tls: Tls, address: str, hello: bytes, *, polls: bool) -> AsyncIterator[RemoteLink]:
+        """A link for as long as the block lasts."""
+        await self._up.wait()
+        link = RemoteLink(next(self._numbers), self)
+        self._links[link.number] = link
+        try:
+            await self.say(OpenLink(link=link.number, tls=tls, address=address, polls=polls, hello=hello))
+            yield link
+        finally:
+            if self._links.pop(link.number, None) is not None and self._up.is_set():
+                await self.say(CloseLink(link=link.number))
+
+
+def _error(code: str, message: str, hint: str) -> HostlerError:
+    """Codes come over the network; one that is unknown here says no more than that something answered."""
+    return error(code if code in CODES else "controller_unreachable", message[:2000], hint=hint[:2000])

@@ -1,0 +1,101 @@
+"""The network process's loop: frames in, calls and links out. One task a link, one a call; all end with the socket."""
+
+import asyncio
+
+import grpc.aio
+
+from hostler.agent.outside import frames
+from hostler.agent.outside.dial import dial
+from hostler.agent.outside.frames import Answer, Ask, CloseLink, Ended, OpenLink, Ready, Send, ToRunner
+from hostler.agent.outside.grpc_errors import as_hostler_error
+from hostler.agent.outside.links import Link
+from hostler.base.errors import HostlerError, error
+from hostler.base.logs import get_logger
+from hostler.wire.node import FromControl
+
+_log = get_logger("hostler.agent.outside")
+# The calls there are; a runner asks for nothing else, and a method is never a free text on the wire.
+METHODS = {
+    "Renew": "/hostler.v1.NodeService/Renew",
+    "Enroll": "/hostler.v1.EnrollmentService/Enroll",
+    "Recover": "/hostler.v1.EnrollmentService/Recover",
+}
+
+
+class Server:
+    """Serves one runner."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._links: dict[int, tuple[Link, asyncio.Task[None]]] = {}
+
+    async def run(self, uid: int) -> None:
+        """Until the runner closes the socket."""
+        async with asyncio.TaskGroup() as group:
+            await self._say(Ready(uid=uid))
+            while (frame := await frames.read(self._reader, frames.TO_OUTSIDE)) is not None:
+                await self._take(group, frame)
+            for _, task in list(self._links.values()):
+                task.cancel()
+        self._writer.close()
+
+    async def _take(self, group: asyncio.TaskGroup, frame: frames.ToOutside) -> None:
+        if isinstance(frame, OpenLink):
+            link = Link(frame, lambda value: self._forward(frame.link, value))
+            self._links[frame.link] = link, group.create_task(self._run(frame.link, link))
+        elif isinstance(frame, Send):
+            held = self._links.get(frame.link)
+            if held is not None:
+                await held[0].outgoing.put(frame.messages)
+        elif isinstance(frame, CloseLink):
+            held = self._links.get(frame.link)
+            if held is not None:
+                held[1].cancel()
+        else:
+            group.create_task(self._ask(frame))
+
+    async def _run(self, number: int, link: Link) -> None:
+        ended = Ended(link=number, error_code="controller_unreachable", message="the control plane closed the session")
+        try:
+            await link.run()
+        except HostlerError as err:
+            ended = Ended(link=number, error_code=err.code, message=err.message, hint=err.hint)
+        except Exception as err:  # noqa: BLE001 - the edge of a link: this one ends, the process goes on
+            _log.exception("link.failed")
+            ended = Ended(link=number, error_code="internal_error", message=f"the link failed: {type(err).__name__}")
+        finally:
+            self._links.pop(number, None)
+        await self._say(ended)
+
+    async def _ask(self, ask: Ask) -> None:
+        try:
+            response = await self._call(ask)
+        except HostlerError as err:
+            await self._say(Answer(call=ask.call, error_code=err.code, message=err.message, hint=err.hint))
+        else:
+            await self._say(Answer(call=ask.call, response=response))
+
+    async def _call(self, ask: Ask) -> bytes:
+        if ask.method not in METHODS:
+            raise error("internal_error", f"there is no call {ask.method!r}")
+        async with dial(ask.address, ask.tls) as channel:
+            try:
+                answer: bytes = await channel.unary_unary(METHODS[ask.method], None, None)(
+                    ask.request, timeout=ask.timeout_s
+                )
+            except grpc.aio.AioRpcError as err:
+                raise as_hostler_error(err, ask.address) from err
+        return answer
+
+    async def _forward(self, link: int, value: FromControl) -> None:
+        await self._say(frames.received(link, value))
+
+    async def _say(self, frame: ToRunner) -> None:
+        if self._writer.is_closing():
+            return
+        frames.write(self._writer, frame)
+        try:
+            await self._writer.drain()
+        except ConnectionError:
+            self._reader.feed_eof()  # the runner is gone, and we with it
