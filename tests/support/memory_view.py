@@ -11,6 +11,7 @@ from hostler.control.kernel.model import KEYED, KEYS, Decision, Settings
 from hostler.control.kernel.rows import (
     CatalogRow,
     CertificateRow,
+    CheckpointRow,
     CursorRow,
     DefinitionRow,
     EventRow,
@@ -87,6 +88,10 @@ class MemoryView:
 
     def current_catalog(self) -> CatalogRow | None:
         return max(self.rows[CatalogRow].values(), key=lambda row: row.version, default=None)  # type: ignore[attr-defined]
+
+    def latest_checkpoint(self) -> CheckpointRow | None:
+        rows = self.rows[CheckpointRow].values()
+        return max(rows, key=lambda row: row.checkpoint_index, default=None)  # type: ignore[attr-defined]
 
 
 class Bench:

@@ -20,6 +20,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     node_listen, enroll_listen: gRPC for nodes, with mutual TLS, and for enrolment, with a token.
     envelope_seconds: how long a node may take to start a signed task (OD-30).
     start_within_seconds: how long a task waits for its node before it ends as `expired`.
+    checkpoint_seconds: how often a checkpoint over all receipt chains is made, if one has grown.
     """
 
     cluster_id: str = "main"
@@ -33,6 +34,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     heartbeat_seconds: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 15
     envelope_seconds: Annotated[int, msgspec.Meta(ge=5, le=86_400)] = 600
     start_within_seconds: Annotated[int, msgspec.Meta(ge=5)] = 86_400
+    checkpoint_seconds: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 60
     certificate_seconds: Annotated[int, msgspec.Meta(ge=60)] = 86_400
     log_format: Literal["auto", "json", "pretty"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -19,13 +19,14 @@ from hostler.base.ids import new_id
 from hostler.catalog.manifest import Catalog, open_catalog
 from hostler.catalog.policy import policy_digest
 from hostler.control.dispatch.build import Shared, build_cancel, build_task, share
-from hostler.control.dispatch.sign import seal
+from hostler.control.dispatch.sign import seal, seal_checkpoint
 from hostler.control.kernel.commands import Command, ControlStarted, RegisterCatalog
 from hostler.control.kernel.decide import decide
-from hostler.control.kernel.model import Decision, Ids, Settings, TaskOrder
+from hostler.control.kernel.model import CheckpointOrder, Decision, Ids, Settings, TaskOrder
 from hostler.control.kernel.rows import (
     AttemptRow,
     CatalogRow,
+    CheckpointRow,
     DefinitionRow,
     MetaRow,
     OperationRow,
@@ -101,6 +102,7 @@ class Engine:
         self._view = StoreView(self._db)
         self._applier = Applier(self._db, self._view)
         self._epoch = self._meta(EPOCH, "1")
+        self._cluster_id = ""
         self.wakes = Wakes()
         self.reader = Reader(store_path, clock)
         self._writer = Writer(self._db, self._work, self._applier.flush, self._forget, self._publish)
@@ -127,7 +129,7 @@ class Engine:
         if role is None or dispatch_signer.public.key_id not in role.keyids:
             raise error("untrusted_key", "the dispatch key is not in the keyset, so nodes would refuse every task")
         engine = cls(store_path, trust, dispatch_signer, clock, settings or Settings(), ids or SystemIds())
-        engine._meta(CLUSTER, cluster_id or keyset.trust_domain)
+        engine._cluster_id = str(engine._meta(CLUSTER, cluster_id or keyset.trust_domain))
         await engine.execute(ControlStarted())
         return engine
 
@@ -138,6 +140,11 @@ class Engine:
             HostlerError: the command's refusal, or `store_unavailable`.
         """
         return await self._writer.submit(command)
+
+    @property
+    def dispatch_keyid(self) -> str:
+        """The key that signs what is sealed now."""
+        return self._signer.public.key_id
 
     async def close(self) -> None:
         """Finishes what was asked for."""
@@ -189,6 +196,9 @@ class Engine:
         shared: dict[str, Shared] = {}
         epoch = int(self._epoch)
         for order in decision.orders:
+            if isinstance(order, CheckpointOrder):
+                self._seal_checkpoint(decision, order)
+                continue
             task = rows.task(order.task_id)
             if not isinstance(order, TaskOrder):
                 operation = rows.get(OperationRow, task.operation_id)
@@ -201,6 +211,16 @@ class Engine:
             envelope = seal(build_task(order, shared[task.operation_id], task, attempt, epoch), self._signer, now_ms)
             decision.envelopes.append(envelope)
             rows.put(msgspec.structs.replace(task, envelope_digest=envelope.digest))
+
+    def _seal_checkpoint(self, decision: Decision, order: CheckpointOrder) -> None:
+        sealed = seal_checkpoint(
+            order,
+            self._signer,
+            control_epoch=int(self._epoch),
+            trust_domain=self.trust.keyset.trust_domain,
+            cluster_id=self._cluster_id,
+        )
+        decision.inserts.setdefault(CheckpointRow, []).append(sealed)
 
     def _share(self, operation: OperationRow) -> Shared:
         definition = self._view.get(DefinitionRow, f"{operation.operation_type}@{operation.version}")

@@ -8,6 +8,7 @@ One TaskGroup; every loop:
 | gRPC node server | agents' sessions | accepted tasks, reports; stored envelopes down |
 | gRPC enrolment server | tokens and signing requests | identities |
 | `loops.expire` | the clock | tasks that nobody came for, ended |
+| `loops.checkpoints` | receipt chains that have grown | signed checkpoints over all of them |
 | `loops.liveness` | the clock | sessions of silent nodes, and of expired certificates, closed |
 
 If one of them ends by an error, the process ends.

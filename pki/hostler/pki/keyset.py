@@ -21,6 +21,7 @@ class KeyRole(StrEnum):
     CA = "ca"
     UPDATE = "update"
     ARTIFACT = "artifact"
+    WITNESS = "witness"
 
 
 class RoleKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -27,6 +27,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "operations.cancel": _WRITE,
     "operations.retry": frozenset({PLATFORM, TENANT, ADMIN}),
     "audit.admin": frozenset({PLATFORM}),
+    "audit.witness": frozenset({PLATFORM}),
 }
 
 

@@ -104,3 +104,10 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
 class OperationRef(msgspec.Struct, frozen=True):
     operation_id: str
+
+
+class Countersigned(msgspec.Struct, frozen=True):
+    """The checkpoint's index, and the id of the witness's key."""
+
+    index: int
+    keyid: str

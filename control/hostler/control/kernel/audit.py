@@ -19,6 +19,7 @@ _ACTIONS: dict[type, tuple[str, str, str]] = {
     commands.RevokeNode: ("node.revoke", "node_id", "nodes"),
     commands.CreatePrincipal: ("principal.create", "name", "principals"),
     commands.RevokePrincipal: ("principal.revoke", "name", "principals"),
+    commands.RecordCountersignature: ("checkpoint.countersign", "index", "checkpoints"),
 }
 
 

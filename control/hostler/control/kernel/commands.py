@@ -216,6 +216,34 @@ class RecordRefusal(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str
 
 
+class GrownChain(msgspec.Struct, frozen=True):
+    """A node's chain has reached `length` receipts, the last of which has this digest."""
+
+    node_id: str
+    length: int
+    digest: str
+
+
+class MakeCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """→ its index. Made by the loop that reads the chains; `heads` are those that moved since the last one."""
+
+    index: int
+    heads: tuple[GrownChain, ...]
+    root: str
+    nodes: int
+    receipts: int
+
+
+class RecordCountersignature(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. `document` was verified against the witness keys of the keyset; `checkpoint` is a digest."""
+
+    actor: Actor
+    index: int
+    checkpoint: str
+    keyid: str
+    document: bytes
+
+
 Command = (
     SubmitOperation
     | CancelOperation
@@ -235,4 +263,6 @@ Command = (
     | CreatePrincipal
     | RevokePrincipal
     | RecordRefusal
+    | MakeCheckpoint
+    | RecordCountersignature
 )

@@ -5,7 +5,18 @@ from typing import Any
 
 from hostler.base.errors import HostlerError
 from hostler.catalog.manifest import Catalog
-from hostler.control.kernel import audit, cancel, catalogs, commands, fold, nodes, principals, sessions, submit
+from hostler.control.kernel import (
+    audit,
+    cancel,
+    catalogs,
+    checkpoints,
+    commands,
+    fold,
+    nodes,
+    principals,
+    sessions,
+    submit,
+)
 from hostler.control.kernel.model import Decision, Draft, Ids, Settings, View
 
 Handler = Callable[[Draft, Any], Decision]
@@ -28,6 +39,8 @@ HANDLERS: dict[type, Handler] = {
     commands.CreatePrincipal: principals.create,
     commands.RevokePrincipal: principals.revoke,
     commands.RecordRefusal: audit.record,
+    commands.MakeCheckpoint: checkpoints.make,
+    commands.RecordCountersignature: checkpoints.record_countersignature,
 }
 
 

@@ -11,6 +11,9 @@ from hostler.control.kernel.rows import (
     AttemptRow,
     CatalogRow,
     CertificateRow,
+    CheckpointHeadRow,
+    CheckpointRow,
+    CountersignatureRow,
     CursorRow,
     DefinitionRow,
     DocumentRow,
@@ -48,6 +51,9 @@ KEYED: tuple[type[Row], ...] = (
     AttemptRow,
     StepRow,
     MetaRow,
+    CheckpointRow,
+    CheckpointHeadRow,
+    CountersignatureRow,
 )
 KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
 
@@ -102,6 +108,8 @@ class View(Protocol):
 
     def current_catalog(self) -> CatalogRow | None: ...
 
+    def latest_checkpoint(self) -> CheckpointRow | None: ...
+
 
 class TaskOrder(msgspec.Struct, frozen=True):
     """This task is to be signed, under this sequence; `dispatch` makes the envelope."""
@@ -123,6 +131,17 @@ class CancelOrder(msgspec.Struct, frozen=True):
     expires_at_ms: int
 
 
+class CheckpointOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint to be signed; the engine adds whose it is."""
+
+    index: int
+    previous: str
+    root: str
+    nodes: int
+    receipts: int
+    at_ms: int
+
+
 class Decision(msgspec.Struct, kw_only=True):
     """Everything one command changes. The engine adds envelopes, then applies it whole or not at all."""
 
@@ -134,7 +153,7 @@ class Decision(msgspec.Struct, kw_only=True):
     logs: list[LogRow] = []
     events: list[EventRow] = []
     envelopes: list[EnvelopeRow] = []
-    orders: list[TaskOrder | CancelOrder] = []
+    orders: list[TaskOrder | CancelOrder | CheckpointOrder] = []
     wake: set[str] = set()
     revoked: list[str] = []
 
@@ -150,7 +169,7 @@ class Draft:
         self.events: list[EventRow] = []
         self.logs: list[LogRow] = []
         self.receipts: list[ReceiptRow] = []
-        self.orders: dict[tuple[str, int], TaskOrder | CancelOrder] = {}
+        self.orders: dict[tuple[str, int], TaskOrder | CancelOrder | CheckpointOrder] = {}
         self.wake: set[str] = set()
         self.revoked: list[str] = []
         self._rows: dict[type[Row], dict[Any, Row]] = {}

@@ -28,6 +28,9 @@ NAMES: dict[type[Row], str] = {
     rows.ReceiptRow: "receipts",
     rows.LogRow: "log_lines",
     rows.EventRow: "events",
+    rows.CheckpointRow: "checkpoints",
+    rows.CheckpointHeadRow: "checkpoint_heads",
+    rows.CountersignatureRow: "countersignatures",
 }
 
 

@@ -8,6 +8,7 @@ from hostler.control.kernel.model import KEYS
 from hostler.control.kernel.rows import (
     CatalogRow,
     CertificateRow,
+    CheckpointRow,
     NodeRow,
     OperationRow,
     Row,
@@ -106,6 +107,10 @@ class StoreView:
 
     def current_catalog(self) -> CatalogRow | None:
         found = self._where(CatalogRow, "version = (SELECT max(version) FROM catalogs)")
+        return found[0] if found else None
+
+    def latest_checkpoint(self) -> CheckpointRow | None:
+        found = self._where(CheckpointRow, "checkpoint_index = (SELECT max(checkpoint_index) FROM checkpoints)")
         return found[0] if found else None
 
 

@@ -20,6 +20,7 @@ def path_of(route: Route, **values: str) -> str:
         "node_id": "nod_x",
         "ref": "demo.write@v1",
         "name": "nobody",
+        "index": "0",
     }
     return route.path.format(**(known | values))
 
