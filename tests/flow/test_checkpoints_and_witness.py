@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import msgspec
 
 from hostler.base.clock import SystemClock
@@ -33,14 +34,20 @@ def hostler(*arguments: object) -> Done:
 
 
 class Desk:
-    """The command line beside a running control plane: an operator's, who is also the witness."""
+    """The command line beside a running control plane, in the hands of an auditor who is also the witness."""
 
-    def __init__(self, control: Plane) -> None:
-        self.home = control.home
-        token = control.home / "admin.token"
-        write_private(token, control.http.headers["authorization"].removeprefix("Bearer ").encode())
+    def __init__(self, home: Path, control: Plane, auditor: httpx.AsyncClient) -> None:
+        self.home = home
+        token = home / "auditor.token"
+        write_private(token, auditor.headers["authorization"].removeprefix("Bearer ").encode())
         self.config = control.home / "config.toml"
         self.config.write_text(f'server = "{control.ports.server}"\ntoken_file = "{token}"\nproject = "train"\n')
+
+    @classmethod
+    async def of(cls, control: Plane) -> "Desk":
+        name = f"auditor-{SystemClock().now_ms()}"
+        async with await control.principal(name, "auditor") as auditor:
+            return cls(control.home, control, auditor)
 
     async def run(self, *arguments: object) -> "Done":
         return await asyncio.to_thread(hostler, "--config", self.config, *arguments)
@@ -95,7 +102,7 @@ async def test_J3_checkpoints_are_witnessed_exported_and_verified_offline(tmp_pa
     trust, bundle, earlier = tmp_path / "pki/trust.json", tmp_path / "audit.json", tmp_path / "earlier.json"
     async with plane(tmp_path, config) as control:
         await control.publish()
-        desk = Desk(control)
+        desk = await Desk.of(control)
         assert "no checkpoint yet" in (await desk.witness()).output
         a, b = await control.enroll("gpu-1"), await control.enroll("gpu-2")
         await work(control, a, b)
@@ -112,7 +119,7 @@ async def test_J3_checkpoints_are_witnessed_exported_and_verified_offline(tmp_pa
         again = await desk.witness()
         assert (again.exit_code, "0 new" in again.output) == (0, True)
         await desk.ok("audit", "export", "--all", "-o", bundle)
-        words = ["audit", "verify", bundle, "--trust", trust, "--require-witness", "--since", earlier]
+        words = ["audit", "verify", bundle, "--trust", trust, "--require-witness", "--require-all", "--since", earlier]
         report = await desk.ok(*words)
         assert report["ok"]
         assert report["anchored"]
@@ -121,9 +128,14 @@ async def test_J3_checkpoints_are_witnessed_exported_and_verified_offline(tmp_pa
             b.node_id: (1, 1),
         }
         assert [each["witnessed"] for each in report["checkpoints"]] == [True]
-        await desk.ok("audit", "export", operation_id, "-o", tmp_path / "one.json")
+        assert "scope" in (await desk.run("audit", "export", operation_id, "-o", tmp_path / "one.json")).output
+        await desk.ok("audit", "export", "--node", a.node_id, "-o", tmp_path / "one.json")
         one = await desk.ok("audit", "verify", tmp_path / "one.json", "--trust", trust, "--require-witness")
         assert [node["node_id"] for node in one["nodes"]] == [a.node_id]
+
+        path = f"/api/v1/projects/train/operations/{operation_id}/audit-bundle"
+        (tmp_path / "operation.json").write_bytes((await control.http.get(path)).content)
+        await desk.ok("audit", "verify", tmp_path / "operation.json", "--trust", trust, "--require-witness")
 
         metrics = (await control.http.get("/metrics")).text
         assert "hostler_audit_unwitnessed_checkpoints 0.0" in metrics
@@ -148,14 +160,14 @@ async def test_J3_a_witness_refuses_a_control_plane_that_was_rolled_back_and_for
         await newest(control, 1)
     shutil.copytree(tmp_path / "state", tmp_path / "copy")
     async with plane(tmp_path, config) as control:
-        desk = Desk(control)
+        desk = await Desk.of(control)
         await work(control, node)
         await newest(control, 2)
         assert (await desk.witness()).exit_code == 0
     shutil.rmtree(tmp_path / "state")
     shutil.copytree(tmp_path / "copy", tmp_path / "state")
     async with plane(tmp_path, config) as control:
-        desk = Desk(control)
+        desk = await Desk.of(control)
         done = await desk.witness()
         assert (done.exit_code, "[audit_rollback]" in done.output) == (1, True), done.output
         other = await control.enroll("gpu-2")
@@ -174,7 +186,7 @@ async def test_J3_a_node_that_is_taken_out_of_the_store_is_missed(tmp_path: Path
         a, b = await control.enroll("gpu-1"), await control.enroll("gpu-2")
         await work(control, a, b)
         await newest(control, 2)
-        assert (await Desk(control).witness()).exit_code == 0
+        assert (await (await Desk.of(control)).witness()).exit_code == 0
     with sqlite3.connect(config.store_path) as db:
         for table in ("receipts", "checkpoint_heads", "node_cursors"):
             db.execute(f"DELETE FROM {table} WHERE node_id = ?", (b.node_id,))
@@ -184,7 +196,7 @@ async def test_J3_a_node_that_is_taken_out_of_the_store_is_missed(tmp_path: Path
         await work(control, a)
         await newest(control, 2)
         await until(lambda: _count(control, 2))
-        done = await Desk(control).witness()
+        done = await (await Desk.of(control)).witness()
         assert (done.exit_code, "[audit_rollback]" in done.output) == (1, True), done.output
         assert "2 were seen" in done.output
 
@@ -200,7 +212,7 @@ async def test_a_witness_without_a_network_works_on_files(tmp_path: Path) -> Non
         await control.publish()
         await work(control, await control.enroll("gpu-1"))
         await newest(control, 1)
-        desk, shown, word = Desk(control), tmp_path / "checkpoints.json", tmp_path / "word.json"
+        desk, shown, word = await Desk.of(control), tmp_path / "checkpoints.json", tmp_path / "word.json"
         assert (await desk.ok("audit", "checkpoints", "-o", shown))["checkpoints"] == 1
         assert (await desk.witness(shown)).exit_code == 2  # the countersignature needs a file
         assert (await desk.witness(shown, "-o", word)).exit_code == 0
@@ -256,4 +268,4 @@ async def test_a_restart_goes_on_with_the_same_chain_of_checkpoints(tmp_path: Pa
         assert control.rows("SELECT count(*) FROM checkpoints") == [(1,)]
         await work(control, node)
         await newest(control, 2)
-        assert (await Desk(control).witness()).exit_code == 0
+        assert (await (await Desk.of(control)).witness()).exit_code == 0

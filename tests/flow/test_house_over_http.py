@@ -36,7 +36,7 @@ def tokens(house: House) -> dict[str, str]:
     wanted = {role: (ORG, PROJECT if role.startswith("project") else "") for role in ROLES}
     made = {}
     for role, (org, project) in wanted.items():
-        scope = {"org_id": org, "project_id": project} if role != "platform_admin" else {}
+        scope = {"org_id": org, "project_id": project} if role not in ("platform_admin", "auditor") else {}
         body = {"name": f"a-{role}", "role": role} | scope
         made[role] = house.client.call("POST", "/api/v1/admin/principals", body=body)["token"]
     foreign = {"name": "foreigner", "role": "tenant_admin", "org_id": "other-org", "project_id": ""}

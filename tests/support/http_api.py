@@ -21,7 +21,7 @@ from hostler.control.rpc.progress import ProgressBoard
 from support.control import ADMIN, Fleet, FrozenClock, fleet_in
 from support.keys import DOMAIN, NOW, YEAR_MS
 
-SCOPES = {"platform_admin": ("", ""), "tenant_admin": ("acme", "")}
+SCOPES = {"platform_admin": ("", ""), "auditor": ("", ""), "tenant_admin": ("acme", "")}
 
 
 @dataclass

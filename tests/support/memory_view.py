@@ -5,13 +5,13 @@ from typing import Any
 
 from hostler.base.errors import HostlerError
 from hostler.catalog.policy import policy_digest
+from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.commands import Command
 from hostler.control.kernel.decide import decide
 from hostler.control.kernel.model import KEYED, KEYS, Decision, Settings
 from hostler.control.kernel.rows import (
     CatalogRow,
     CertificateRow,
-    CheckpointRow,
     CursorRow,
     DefinitionRow,
     EventRow,

@@ -60,6 +60,7 @@ def export(
 @click.option(
     "--require-witness", is_flag=True, help="every receipt must be under a checkpoint that a witness has seen"
 )
+@click.option("--require-all", is_flag=True, help="the bundle must hold every chain that its newest checkpoint is over")
 @click.option(
     "--since",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -67,7 +68,9 @@ def export(
 )
 @output_option
 @guarded
-def verify(bundle: Path, trust: Path | None, require_witness: bool, since: Path | None, output: str) -> None:
+def verify(
+    bundle: Path, trust: Path | None, require_witness: bool, require_all: bool, since: Path | None, output: str
+) -> None:
     """Check every receipt of BUNDLE offline: signatures, chain, the nodes' certificates, and the checkpoints.
 
     Names the exact index that was altered, dropped, reordered or inserted, and the one from which receipts are
@@ -80,6 +83,7 @@ def verify(bundle: Path, trust: Path | None, require_witness: bool, since: Path 
         _read(bundle),
         load_trust(trust) if trust else None,
         require_witness=require_witness,
+        require_all=require_all,
         earlier=_read(since) if since else None,
     )
     if output == "json":

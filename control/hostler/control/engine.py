@@ -20,13 +20,13 @@ from hostler.catalog.manifest import Catalog, open_catalog
 from hostler.catalog.policy import policy_digest
 from hostler.control.dispatch.build import Shared, build_cancel, build_task, share
 from hostler.control.dispatch.sign import seal, seal_checkpoint
+from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.commands import Command, ControlStarted, RegisterCatalog
 from hostler.control.kernel.decide import decide
 from hostler.control.kernel.model import CheckpointOrder, Decision, Ids, Settings, TaskOrder
 from hostler.control.kernel.rows import (
     AttemptRow,
     CatalogRow,
-    CheckpointRow,
     DefinitionRow,
     MetaRow,
     OperationRow,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 DEFAULT_CONFIG = Path("/etc/hostler-control/control.toml")
 EXIT_REFUSED, EXIT_USAGE = 1, 2
-ROLES = ("platform_admin", "tenant_admin", "project_admin", "project_member", "project_viewer")
+ROLES = ("platform_admin", "tenant_admin", "project_admin", "project_member", "project_viewer", "auditor")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

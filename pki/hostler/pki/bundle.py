@@ -26,6 +26,7 @@ from hostler.pki.coverage import (
     Opened,
     coverage,
     first_difference,
+    left_out,
     open_all,
     shortfall,
     since,
@@ -119,12 +120,18 @@ def read_bundle(data: bytes) -> Bundle:
 
 
 def verify_bundle(
-    data: bytes, trust: TrustState | None = None, *, require_witness: bool = False, earlier: bytes | None = None
+    data: bytes,
+    trust: TrustState | None = None,
+    *,
+    require_witness: bool = False,
+    require_all: bool = False,
+    earlier: bytes | None = None,
 ) -> BundleReport:
     """Checks every chain of the bundle, to its end or to its first fault, and against its checkpoints.
 
     Args:
         require_witness: a receipt that no witnessed checkpoint covers is a fault too.
+        require_all: a chain that the newest checkpoint is over and the bundle lacks is a fault too.
         earlier: a bundle of the same fleet from before, which this one has to extend.
 
     Raises:
@@ -139,6 +146,8 @@ def verify_bundle(
         before = read_bundle(earlier)
         more, reports = _since(before, bundle, opened, _anchor_of(before, trust), reports)
         faults += more
+    if require_all:
+        faults += left_out(opened, bundle.nodes)
     if require_witness:
         reports = [_with_witness(each, bundle.nodes[each.node_id].start_index) for each in reports]
     return BundleReport(

@@ -95,6 +95,18 @@ def compare(older: Checkpoint, newer: Checkpoint) -> list[BundleFault]:
     return []
 
 
+def left_out(opened: Sequence[Opened], present: Iterable[str]) -> list[BundleFault]:
+    """A fault where the newest checkpoint is over more chains than are present and proved."""
+    if not opened:
+        return [BundleFault("audit_incomplete", "there is no checkpoint that says how many chains there are")]
+    newest, here = opened[-1], set(present)
+    held = sum(node_id in here for node_id in newest.heads)
+    if held == newest.checkpoint.nodes:
+        return []
+    place = f"checkpoint {newest.checkpoint.index}"
+    return [BundleFault("audit_incomplete", f"{held} of the {newest.checkpoint.nodes} chains of {place} are here")]
+
+
 def since(seen: Sequence[Opened], opened: Sequence[Opened], gone: Sequence[str]) -> list[BundleFault]:
     """What shows only beside an earlier bundle: forks, rollbacks, and nodes that are hidden now.
 

@@ -156,6 +156,16 @@ def test_a_checkpoint_by_a_foreign_key_is_a_fault(ledger: Ledger) -> None:
     assert [each.code for each in report.faults] == ["untrusted_key"]
 
 
+def test_J3_require_all_misses_a_chain_that_is_left_out(ledger: Ledger) -> None:
+    assert verify_bundle(ledger.bundle(), require_all=True).ok
+    report = verify_bundle(edited(ledger.bundle(), nod_c=None), require_all=True)
+    assert codes(report) == {"audit_incomplete"}
+    assert "2 of the 3 chains" in report.faults[0].message
+    assert verify_bundle(edited(ledger.bundle(), nod_c=None)).ok  # as in the bundle of one operation
+    bare = msgspec.json.encode(replace(msgspec.json.decode(ledger.bundle(), type=Bundle), checkpoints=()))
+    assert codes(verify_bundle(bare, require_all=True)) == {"audit_incomplete"}
+
+
 def test_require_witness_names_the_first_receipt_that_no_witness_has_seen(ledger: Ledger) -> None:
     report = verify_bundle(ledger.bundle(newest=2), require_witness=True)
     assert (fault(report, "nod_b"), fault(report, "nod_c")) == ((4, "unwitnessed"), (0, "unwitnessed"))
@@ -210,6 +220,12 @@ def test_J3_a_rollback_shows_beside_an_earlier_bundle(ledger: Ledger) -> None:
     assert fault(report, "nod_a") == (3, "truncated")
 
 
+def test_J3_a_rollback_without_a_receipt_less_shows_by_the_index_alone(ledger: Ledger) -> None:
+    older = ledger.copy()
+    older.checkpoint()
+    assert codes(since(older, ledger)) == {"audit_rollback"}
+
+
 def test_J3_a_hidden_node_shows_beside_an_earlier_bundle(ledger: Ledger) -> None:
     older = ledger.copy()
     del ledger.chains["nod_c"]
@@ -251,3 +267,10 @@ def test_two_checkpoints_of_one_bundle_have_to_follow_each_other(ledger: Ledger,
     newer = msgspec.json.decode(ledger.bundle(newest=1), type=Bundle).checkpoints
     both = msgspec.json.encode(replace(bundle, checkpoints=(*bundle.checkpoints, *newer)))
     assert codes(verify_bundle(both)) <= {"audit_fork", "audit_rollback"}
+
+
+def test_two_checkpoints_that_name_different_receipts_for_one_index_cannot_both_hold(ledger: Ledger) -> None:
+    """Both signed, both proved, as long as each other: whichever the chain follows, it does not follow the other."""
+    del ledger.chains["nod_b"][5:]
+    ledger.grow("nod_b", 1, name="x").checkpoint()
+    assert fault(verify_bundle(ledger.bundle(newest=2))) == (5, "replaced")

@@ -89,3 +89,10 @@ def test_an_inner_node_does_not_pass_for_a_leaf() -> None:
 def test_a_leaf_that_is_not_there_has_no_path() -> None:
     with pytest.raises(IndexError):
         Tree([b"a"]).path(1)
+
+
+def test_a_proof_for_a_tree_of_another_size_proves_nothing() -> None:
+    """A path that fits the root is not enough: it has to be as long as the tree of that size is high."""
+    eight, two = Tree(INPUTS), Tree(INPUTS[:2])
+    assert not is_included(INPUTS[7], 0, 1, eight.path(7), eight.root)
+    assert not is_included(INPUTS[0], 0, 4, two.path(0), two.root)

@@ -83,6 +83,19 @@ def test_J3_a_fork_before_the_index_last_seen_is_refused(ledger: Ledger) -> None
     assert refused(other, other.records[-1], state=state).code == "audit_fork"
 
 
+def test_J3_another_past_that_is_shown_with_the_genuine_present_is_refused(ledger: Ledger) -> None:
+    """What was seen stands, yet the one before it is not the one it names."""
+    other = Ledger(keys=ledger.keys).grow("nod_z")
+    forged = other.checkpoint()
+    assert refused(ledger, forged, ledger.records[1], state=seen(ledger)).code == "audit_fork"
+
+
+def test_a_page_that_leaves_out_the_one_last_seen_is_refused(ledger: Ledger) -> None:
+    state, first = seen(ledger), ledger.records[0]
+    record = ledger.grow("nod_a").checkpoint()
+    assert refused(ledger, first, record, state=state).code == "audit_incomplete"
+
+
 def test_J3_a_checkpoint_that_names_another_one_before_it_is_refused(ledger: Ledger) -> None:
     ledger.grow("nod_a").checkpoint(previous="0" * 64)
     assert refused(ledger).code == "audit_fork"
@@ -284,3 +297,22 @@ def test_two_rounds_at_once_are_refused(ledger: Ledger, tmp_path: Path) -> None:
         yield from page(ledger)
 
     assert attend(path, meanwhile(), trust(ledger), ledger.witness, NOW) is not None
+
+
+def test_a_witness_of_one_fleet_swears_nothing_about_another(ledger: Ledger, tmp_path: Path) -> None:
+    foreign = Ledger(keys=ledger.keys, witness=ledger.witness).grow("nod_a")
+    foreign.checkpoint(trust_domain="other.fleet")
+    with pytest.raises(HostlerError) as caught:
+        attend(tmp_path / "witness.json", page(foreign), trust(ledger), ledger.witness, NOW)
+    assert caught.value.code == "keyset_untrusted"
+    assert not (tmp_path / "witness.json").exists()
+
+
+def test_a_keyset_that_the_root_has_not_signed_makes_nobody_a_dispatcher(ledger: Ledger, tmp_path: Path) -> None:
+    """Whoever owns the control plane can show any keyset it likes."""
+    forged = Ledger(witness=ledger.witness).grow("nod_a")
+    forged.checkpoint()
+    with pytest.raises(HostlerError) as caught:
+        attend(tmp_path / "witness.json", page(forged), trust(ledger), ledger.witness, NOW)
+    assert caught.value.code == "untrusted_key"
+    assert not (tmp_path / "witness.json").exists()

@@ -2,9 +2,9 @@
 
 from hostler.base.errors import error
 from hostler.control.kernel import events
+from hostler.control.kernel.audit_rows import CheckpointHeadRow, CheckpointRow, CountersignatureRow
 from hostler.control.kernel.commands import MakeCheckpoint, RecordCountersignature
 from hostler.control.kernel.model import CheckpointOrder, Decision, Draft
-from hostler.control.kernel.rows import CheckpointHeadRow, CheckpointRow, CountersignatureRow
 
 
 def make(draft: Draft, command: MakeCheckpoint) -> Decision:

@@ -18,7 +18,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str  # user | node | system
     name: str
-    role: str = ""  # platform_admin, tenant_admin, project_admin, project_member, project_viewer
+    role: str = ""  # platform_admin, tenant_admin, project_admin, project_member, project_viewer, auditor
     org_id: str = ""
     project_id: str = ""
 

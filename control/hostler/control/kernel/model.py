@@ -7,13 +7,11 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from hostler.base.errors import HostlerError
+from hostler.control.kernel.audit_rows import CheckpointHeadRow, CheckpointRow, CountersignatureRow
 from hostler.control.kernel.rows import (
     AttemptRow,
     CatalogRow,
     CertificateRow,
-    CheckpointHeadRow,
-    CheckpointRow,
-    CountersignatureRow,
     CursorRow,
     DefinitionRow,
     DocumentRow,

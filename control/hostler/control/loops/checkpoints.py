@@ -77,7 +77,7 @@ class CheckpointMaker:
                 continue
             head = known.get(node_id, Head(node_id, 0, ""))
             receipts = await self._engine.reader.receipts_from(node_id, head.length)
-            reached = advance(ChainHead(head.length, head.digest), node_id, receipts)
+            reached = await asyncio.to_thread(advance, ChainHead(head.length, head.digest), node_id, receipts)
             if reached.next_index > head.length:
                 found.append(Head(node_id, reached.next_index, reached.digest))
             if len(receipts) < MAX_RECEIPTS:

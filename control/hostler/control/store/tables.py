@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hostler.control.kernel import rows
+from hostler.control.kernel import audit_rows, rows
 from hostler.control.kernel.rows import Row
 
 NAMES: dict[type[Row], str] = {
@@ -28,9 +28,9 @@ NAMES: dict[type[Row], str] = {
     rows.ReceiptRow: "receipts",
     rows.LogRow: "log_lines",
     rows.EventRow: "events",
-    rows.CheckpointRow: "checkpoints",
-    rows.CheckpointHeadRow: "checkpoint_heads",
-    rows.CountersignatureRow: "countersignatures",
+    audit_rows.CheckpointRow: "checkpoints",
+    audit_rows.CheckpointHeadRow: "checkpoint_heads",
+    audit_rows.CountersignatureRow: "countersignatures",
 }
 
 

@@ -4,11 +4,11 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.model import KEYS
 from hostler.control.kernel.rows import (
     CatalogRow,
     CertificateRow,
-    CheckpointRow,
     NodeRow,
     OperationRow,
     Row,

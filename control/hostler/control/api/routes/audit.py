@@ -22,6 +22,8 @@ from hostler.pki.checkpoint import (
 )
 from hostler.pki.keys import PublicKey
 
+MAX_WITH_RECEIPTS = 50  # checkpoints in a page, each with every receipt since the one before
+
 
 async def bundle(call: Call) -> Any:
     """The whole receipt chain of one node, or with all=true of every node."""
@@ -43,7 +45,7 @@ async def checkpoints(call: Call) -> CheckpointPage:
     wanted = call.query("receipts")
     if wanted not in ("", "true", "false"):
         raise error("invalid_request", "receipts is true or false", pointer="/receipts")
-    size = pages.size_of(call.query("page_size"))
+    size = min(pages.size_of(call.query("page_size")), MAX_WITH_RECEIPTS if wanted == "true" else pages.MAX_SIZE)
     start = call.query("cursor") or pages.checkpoint_cursor(call.query("after"))
     found, cursor = await call.engine.reader.checkpoints(start, size)
     items = [await _record(call, each, with_receipts=wanted == "true") for each in found]

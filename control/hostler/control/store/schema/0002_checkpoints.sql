@@ -26,3 +26,20 @@ CREATE TABLE countersignatures (
   at_ms INTEGER NOT NULL,
   PRIMARY KEY (checkpoint_index, keyid)
 ) STRICT, WITHOUT ROWID;
+
+-- An auditor reads every receipt and hands in countersignatures, and may do nothing else.
+CREATE TABLE principals_with_auditor (
+  name TEXT PRIMARY KEY,
+  token_sha256 TEXT NOT NULL UNIQUE,
+  role TEXT NOT NULL CHECK (
+    role IN ('platform_admin', 'tenant_admin', 'project_admin', 'project_member', 'project_viewer', 'auditor')
+  ),
+  org_id TEXT NOT NULL,
+  project_id TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('active', 'revoked')),
+  expires_at_ms INTEGER NOT NULL,
+  created_at_ms INTEGER NOT NULL
+) STRICT;
+INSERT INTO principals_with_auditor SELECT * FROM principals;
+DROP TABLE principals;
+ALTER TABLE principals_with_auditor RENAME TO principals;
