@@ -74,7 +74,8 @@ GUARDS = {
         "if False:",
         BUNDLED,
     ),
-    "proved heads only": (COVERAGE, "if node_id in each.unproved:", "if False:", BUNDLED),
+    "proved heads only": (COVERAGE, "if node_id in each.unproved or (", "if (", BUNDLED),
+    "no proof left out": (COVERAGE, " or (was_in and node_id not in each.heads):", ":", BUNDLED),
     "proof leads to the root": (
         COVERAGE,
         "return is_included(head.leaf(), included.index, checkpoint.nodes, path, root)",

@@ -1,6 +1,7 @@
 """`hostler audit`: receipts, exported and verified without asking anybody; checkpoints and their witness."""
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,17 @@ def _print_report(report: Any) -> None:
         click.echo(f"{click.style('BROKEN', fg='red')} {fault.message} [{fault.code}]")
     for each in report.checkpoints:
         seen = f"witnessed by {len(each.witnesses)}" if each.witnessed else "no witness has seen it"
-        click.echo(f"checkpoint {each.index}: {each.receipts} receipts of {each.nodes} nodes, {seen}")
+        click.echo(
+            f"checkpoint {each.index} of {_when(each.at_ms)}: {each.receipts} receipts of {each.nodes} nodes, {seen}"
+        )
     if not report.checkpoints:
         click.echo("note: no checkpoint in the bundle; receipts missing at the end cannot be seen")
     if not report.anchored:
         click.echo("note: keys are not anchored to a trust root; pass --trust trust.json to anchor them")
+
+
+def _when(at_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(at_ms // 1000, UTC).isoformat()
+    except (OverflowError, ValueError, OSError):  # whoever signed it may have written any number
+        return f"{at_ms} ms"

@@ -161,11 +161,14 @@ def shortfall(node_id: str, start: int, receipts: Sequence[bytes], opened: Seque
         start: index of the first receipt.
     """
     end = start + len(receipts)
+    was_in = False
     for each in opened:
         index = each.checkpoint.index
-        if node_id in each.unproved:
+        # once in a checkpoint, a chain is in every later one: leaving the proof out would hide a cut-off end
+        if node_id in each.unproved or (was_in and node_id not in each.heads):
             return ChainFault(start, "unproved", f"its place in checkpoint {index} is not proved")
         head = each.heads.get(node_id)
+        was_in = was_in or head is not None
         if head is None or head.length <= start:
             continue
         if head.length > end:

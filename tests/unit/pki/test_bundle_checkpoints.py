@@ -149,6 +149,17 @@ def test_a_shorter_head_cannot_be_proved_to_hide_a_cut_off_end(ledger: Ledger) -
     assert fault(verify_bundle(data))[1] == "unproved"
 
 
+def test_J3_a_proof_that_is_left_out_of_the_newer_checkpoint_hides_no_cut_off_end(ledger: Ledger) -> None:
+    """The older checkpoint alone would be content with the shorter chain."""
+    bundle = msgspec.json.decode(edited(ledger.bundle(newest=2), nod_b=ledger.chains["nod_b"][:4]), type=Bundle)
+    newer = bundle.checkpoints[1]
+    left = {name: each for name, each in newer.included.items() if name != NODE}
+    checkpoints = (bundle.checkpoints[0], replace(newer, included=left))
+    report = verify_bundle(msgspec.json.encode(replace(bundle, checkpoints=checkpoints)))
+    assert fault(report)[1] == "unproved"
+    assert of(report, "nod_c").fault is None  # new in the newer one
+
+
 def test_a_checkpoint_by_a_foreign_key_is_a_fault(ledger: Ledger) -> None:
     ledger.grow("nod_a").checkpoint(signer=new_ed25519())
     report = verify_bundle(ledger.bundle())
