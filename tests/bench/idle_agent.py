@@ -16,8 +16,16 @@ from tests.support.house import House
 from .bed import NODE, bed
 
 
-def cost(pid: int, seconds: float) -> dict[str, float]:
-    process = psutil.Process(pid)
+def both(pid: int, seconds: float) -> dict[str, Any]:
+    """The runner, its session process, and what the two really take together: shared pages counted once (PSS)."""
+    processes = [psutil.Process(pid), *psutil.Process(pid).children()]
+    costs = [cost(process, seconds / len(processes)) for process in processes]
+    together = sum(process.memory_full_info().pss for process in processes)
+    named = dict(zip(("runner", "session"), costs, strict=False))
+    return named | {"together_pss_mib": round(together / 2**20, 1)}
+
+
+def cost(process: psutil.Process, seconds: float) -> dict[str, float]:
     time.sleep(2)
     before, t0 = sum(process.cpu_times()[:2]), time.monotonic()
     time.sleep(seconds)
@@ -32,7 +40,7 @@ def cost(pid: int, seconds: float) -> dict[str, float]:
 
 def measure(house: House, seconds: float = 30) -> dict[str, Any]:
     """Of an agent that has taken no task since its start, and of its control plane."""
-    return {"p7_idle_agent": cost(house.pids[NODE], seconds), "seconds": seconds}
+    return {"p7_idle_agent": both(house.pids[NODE], seconds), "seconds": seconds}
 
 
 if __name__ == "__main__":

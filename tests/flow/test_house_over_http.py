@@ -36,7 +36,7 @@ def tokens(house: House) -> dict[str, str]:
     wanted = {role: (ORG, PROJECT if role.startswith("project") else "") for role in ROLES}
     made = {}
     for role, (org, project) in wanted.items():
-        scope = {"org_id": org, "project_id": project} if role != "platform_admin" else {}
+        scope = {"org_id": org, "project_id": project} if role not in ("platform_admin", "auditor") else {}
         body = {"name": f"a-{role}", "role": role} | scope
         made[role] = house.client.call("POST", "/api/v1/admin/principals", body=body)["token"]
     foreign = {"name": "foreigner", "role": "tenant_admin", "org_id": "other-org", "project_id": ""}
@@ -46,7 +46,7 @@ def tokens(house: House) -> dict[str, str]:
 
 def ask(house: House, route: Route, token: str, operation_id: str) -> httpx.Response:
     path = route.path.format(
-        project_id=PROJECT, operation_id=operation_id, node_id="a", ref="node.smoke.noop@v1", name="nobody"
+        project_id=PROJECT, operation_id=operation_id, node_id="a", ref="node.smoke.noop@v1", name="nobody", index="0"
     )
     headers = {"authorization": f"Bearer {token}"} if token else {}
     with httpx.Client(base_url=house.ports.server, headers=headers, trust_env=False) as http:

@@ -21,7 +21,7 @@ from hostler.control.rpc.progress import ProgressBoard
 from support.control import ADMIN, Fleet, FrozenClock, fleet_in
 from support.keys import DOMAIN, NOW, YEAR_MS
 
-SCOPES = {"platform_admin": ("", ""), "tenant_admin": ("acme", "")}
+SCOPES = {"platform_admin": ("", ""), "auditor": ("", ""), "tenant_admin": ("acme", "")}
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Api:
 async def api_in(directory: Path, clock: FrozenClock | None = None) -> AsyncIterator[Api]:
     async with fleet_in(directory, clock=clock) as fleet:
         board = ProgressBoard(SystemClock())
-        bundles = Bundles(DOMAIN, fleet.keys.keyset())
+        bundles = Bundles(DOMAIN, lambda: [fleet.keys.keyset()])
         reader = fleet.engine.reader
         authenticator, projects = Authenticator(reader.principal), Projects(reader.org_of_project)
         parts = Parts(fleet.engine, board, authenticator, projects, Links(), bundles, Metrics())

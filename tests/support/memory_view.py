@@ -5,6 +5,7 @@ from typing import Any
 
 from hostler.base.errors import HostlerError
 from hostler.catalog.policy import policy_digest
+from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.commands import Command
 from hostler.control.kernel.decide import decide
 from hostler.control.kernel.model import KEYED, KEYS, Decision, Settings
@@ -93,6 +94,10 @@ class MemoryView:
 
     def current_catalog(self) -> CatalogRow | None:
         return max(self.rows[CatalogRow].values(), key=lambda row: (row.registered_at_ms, row.version), default=None)  # type: ignore[attr-defined]
+
+    def latest_checkpoint(self) -> CheckpointRow | None:
+        rows = self.rows[CheckpointRow].values()
+        return max(rows, key=lambda row: row.checkpoint_index, default=None)  # type: ignore[attr-defined]
 
 
 class Bench:

@@ -197,6 +197,37 @@ def _print_stage(done: "Done", output: str) -> None:
 
 
 @command.command()
+@click.argument("role", type=click.Choice(["destructive", "witness", "artifact", "update"]))
+@click.argument("directory", type=_DIRECTORY)
+@click.option("--public-key", required=True, help="base64 of the key's SubjectPublicKeyInfo (DER)")
+@click.option("--withdraw", is_flag=True, help="the key no longer counts")
+@_root_keys
+@output_option
+@guarded
+def grant(
+    role: str, directory: Path, public_key: str, withdraw: bool, root_keys: tuple[Path, ...], output: str
+) -> None:
+    """Let somebody's key count for ROLE: an approver, a witness, a signer of artifacts or of agent versions."""
+    import base64
+    import binascii
+
+    from hostler.pki import rotate_files
+    from hostler.pki.keys import PublicKey
+    from hostler.pki.keyset import KeyRole
+
+    try:
+        key = PublicKey(base64.b64decode(public_key, validate=True))
+    except binascii.Error as err:
+        raise error("invalid_request", "the public key is not base64") from err
+    roots, now_ms = _roots(directory, root_keys), SystemClock().now_ms()
+    if withdraw:
+        done = rotate_files.withdraw(directory, KeyRole(role), key.key_id, roots, now_ms)
+    else:
+        done = rotate_files.grant(directory, KeyRole(role), key, roots, now_ms)
+    _print_stage(done, output)
+
+
+@command.command()
 @click.argument("directory", type=_DIRECTORY)
 @click.option("--key", required=True, type=click.Path(path_type=Path), help="a root key")
 @output_option

@@ -9,7 +9,7 @@ from hostler.cli.client import Client, quoted
 from hostler.cli.output import check_target, guarded, output_option, print_done, print_json, table
 from hostler.cli.settings import Settings
 
-ROLES = ("platform_admin", "tenant_admin", "project_admin", "project_member", "project_viewer")
+ROLES = ("platform_admin", "tenant_admin", "project_admin", "project_member", "project_viewer", "auditor")
 
 
 @click.group(name="principals")

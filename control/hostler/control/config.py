@@ -21,6 +21,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     envelope_seconds: how long a node may take to start a signed task (OD-30).
     start_within_seconds: how long a task waits for its node before it ends as `expired`.
     recovery_days: how long after its certificate ran out a node may come back with its enrolled key alone.
+    checkpoint_seconds: how often a checkpoint over all receipt chains is made, if one has grown.
     """
 
     cluster_id: str = "main"
@@ -34,6 +35,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     heartbeat_seconds: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 15
     envelope_seconds: Annotated[int, msgspec.Meta(ge=5, le=86_400)] = 600
     start_within_seconds: Annotated[int, msgspec.Meta(ge=5)] = 86_400
+    checkpoint_seconds: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 60
     certificate_seconds: Annotated[int, msgspec.Meta(ge=60)] = 86_400
     recovery_days: Annotated[int, msgspec.Meta(ge=0, le=3650)] = 180
     log_format: Literal["auto", "json", "pretty"] = "auto"

@@ -20,10 +20,11 @@ from hostler.base.ids import new_id
 from hostler.catalog.manifest import Catalog, open_catalog
 from hostler.catalog.policy import policy_digest
 from hostler.control.dispatch.build import Shared, build_cancel, build_task, share
-from hostler.control.dispatch.sign import seal
+from hostler.control.dispatch.sign import seal, seal_checkpoint
+from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.commands import Command, ControlStarted, PublishKeyset, RegisterCatalog
 from hostler.control.kernel.decide import decide
-from hostler.control.kernel.model import Decision, Ids, Settings, TaskOrder
+from hostler.control.kernel.model import CheckpointOrder, Decision, Ids, Settings, TaskOrder
 from hostler.control.kernel.rows import (
     AttemptRow,
     CatalogRow,
@@ -100,6 +101,7 @@ class Engine:
         settings: Settings,
         ids: Ids,
         recovering: bool,
+        older_keysets: tuple[bytes, ...] = (),
     ) -> None:
         self.trust = trust
         self.clock = clock
@@ -115,9 +117,10 @@ class Engine:
             raise
         self._view = StoreView(self._db)
         self._applier = Applier(self._db, self._view)
-        self.keysets = self._stored_keysets()
+        self.keysets = self._stored_keysets(older_keysets)
         self._epoch = self._take_up_epoch(recovering)
         self._settings = msgspec.structs.replace(self._settings, control_epoch=self._epoch)
+        self._cluster_id = ""
         self.wakes = Wakes()
         self.reader = Reader(store_path, clock)
         self._writer = Writer(self._db, self._work, self._applier.flush, self._forget, self._publish)
@@ -134,10 +137,12 @@ class Engine:
         ids: Ids | None = None,
         cluster_id: str = "",
         recovering: bool = False,
+        older_keysets: tuple[bytes, ...] = (),
     ) -> "Engine":
         """Opens the store, making it if it is absent, and marks every session of the past as ended.
 
         Args:
+            older_keysets: those before the one in `trust` that the keys directory still holds (DSSE JSON).
             recovering: open a store whose epoch is below the keyset's, to execute `RecoverEpoch` on it.
 
         Raises:
@@ -146,13 +151,22 @@ class Engine:
         """
         key_id = dispatch_signer.public.key_id
         _check_dispatch(trust, key_id)
-        engine = cls(store_path, trust, dispatch_signer, clock, settings or Settings(), ids or SystemIds(), recovering)
+        engine = cls(
+            store_path,
+            trust,
+            dispatch_signer,
+            clock,
+            settings or Settings(),
+            ids or SystemIds(),
+            recovering,
+            older_keysets,
+        )
         try:
             _check_dispatch(trust, key_id)  # the store may know a newer keyset
         except HostlerError:
             await engine.close()
             raise
-        engine._meta(CLUSTER, cluster_id or trust.keyset.trust_domain)
+        engine._cluster_id = engine._meta(CLUSTER, cluster_id or trust.keyset.trust_domain)
         engine._meta(EPOCH, str(engine.control_epoch))
         await engine.execute(ControlStarted(dispatch_key_id=key_id))
         return engine
@@ -169,6 +183,11 @@ class Engine:
             HostlerError: the command's refusal, or `store_unavailable`.
         """
         return await self._writer.submit(command)
+
+    @property
+    def dispatch_keyid(self) -> str:
+        """The key that signs what is sealed now."""
+        return self._signer.public.key_id
 
     async def close(self) -> None:
         """Finishes what was asked for."""
@@ -189,16 +208,17 @@ class Engine:
         assert row is not None
         return row.value
 
-    def _stored_keysets(self) -> list[tuple[int, bytes]]:
+    def _stored_keysets(self, older: tuple[bytes, ...]) -> list[tuple[int, bytes]]:
         """Every keyset there has been; the trust we were opened with follows those published since."""
-        mine = (self.trust.keyset.version, self.trust.keyset.control_epoch, self.trust.state.keyset)
         insert = "INSERT OR IGNORE INTO keysets (version, control_epoch, keyset, published_at_ms) VALUES (?, ?, ?, ?)"
-        self._db.execute(insert, (*mine, self.clock.now_ms()))
+        for data in (*older, self.trust.state.keyset):
+            keyset = parse_keyset(dsse.from_json(data).payload)
+            self._db.execute(insert, (keyset.version, keyset.control_epoch, data, self.clock.now_ms()))
         select = "SELECT version, keyset FROM keysets ORDER BY version"
         found: list[tuple[int, bytes]] = self._db.execute(select).fetchall()
-        for version, keyset in found:
+        for version, data in found:
             if version > self.trust.keyset.version:
-                self.trust.update_keyset(keyset, self.clock.now_ms())
+                self.trust.update_keyset(data, self.clock.now_ms())
         return found
 
     def _take_up_epoch(self, recovering: bool) -> int:
@@ -285,6 +305,9 @@ class Engine:
         shared: dict[str, Shared] = {}
         epoch = self._epoch
         for order in decision.orders:
+            if isinstance(order, CheckpointOrder):
+                self._seal_checkpoint(decision, order)
+                continue
             task = rows.task(order.task_id)
             if not isinstance(order, TaskOrder):
                 operation = rows.get(OperationRow, task.operation_id)
@@ -297,6 +320,16 @@ class Engine:
             envelope = seal(build_task(order, shared[task.operation_id], task, attempt, epoch), self._signer, now_ms)
             decision.envelopes.append(envelope)
             rows.put(msgspec.structs.replace(task, envelope_digest=envelope.digest))
+
+    def _seal_checkpoint(self, decision: Decision, order: CheckpointOrder) -> None:
+        sealed = seal_checkpoint(
+            order,
+            self._signer,
+            control_epoch=int(self._epoch),
+            trust_domain=self.trust.keyset.trust_domain,
+            cluster_id=self._cluster_id,
+        )
+        decision.inserts.setdefault(CheckpointRow, []).append(sealed)
 
     def _share(self, operation: OperationRow) -> Shared:
         definition = self._view.get(DefinitionRow, f"{operation.operation_type}@{operation.version}")

@@ -22,6 +22,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True):
     server_key_pem: bytes
     server_chain_pem: bytes
     keyset: bytes
+    keyset_history: tuple[bytes, ...] = ()
     trust: TrustStore
 
 
@@ -41,6 +42,7 @@ def load_keys(config: ControlConfig) -> Keys:
         server_key_pem=read_private(folder / "server.key"),
         server_chain_pem=read_public(folder / "server.pem"),
         keyset=keyset,
+        keyset_history=() if keyset == state.keyset else (state.keyset,),
         trust=trust,
     )
     for role, signer in ((KeyRole.DISPATCH, keys.dispatch), (KeyRole.CA, keys.ca)):

@@ -8,6 +8,7 @@ One TaskGroup; every loop:
 | gRPC node server | agents' sessions | accepted tasks, reports; stored envelopes down |
 | gRPC enrolment server | tokens and signing requests | identities |
 | `loops.expire` | the clock | tasks that nobody came for, ended |
+| `loops.checkpoints` | receipt chains that have grown | signed checkpoints over all of them |
 | `loops.liveness` | the clock | sessions of silent nodes, and of expired certificates, closed |
 
 If one of them ends by an error, the process ends.
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 DEFAULT_CONFIG = Path("/etc/hostler-control/control.toml")
 EXIT_REFUSED, EXIT_USAGE = 1, 2
-ROLES = ("platform_admin", "tenant_admin", "project_admin", "project_member", "project_viewer")
+ROLES = ("platform_admin", "tenant_admin", "project_admin", "project_member", "project_viewer", "auditor")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -22,5 +22,17 @@ class Metrics:
         self.reports = Counter("hostler_reports_folded", "Report rows taken from nodes", registry=registry)
         self.enrolments = Counter("hostler_enrolments", "Enrolments by result", ("result",), registry=registry)
 
+        self.checkpoint_age = Gauge(
+            "hostler_audit_checkpoint_age_seconds", "Since the newest checkpoint, NaN for none", registry=registry
+        )
+        self.witnessed_age = Gauge(
+            "hostler_audit_witnessed_age_seconds",
+            "Since the newest checkpoint that a witness has countersigned was made, NaN for none",
+            registry=registry,
+        )
+        self.unwitnessed = Gauge(
+            "hostler_audit_unwitnessed_checkpoints", "Checkpoints that no witness has seen yet", registry=registry
+        )
+
     def text(self) -> bytes:
         return generate_latest(self.registry)

@@ -18,7 +18,7 @@ from hostler.control.config import ControlConfig, split
 from hostler.control.engine import Engine
 from hostler.control.kernel.model import Settings
 from hostler.control.keys import Keys, load_keys
-from hostler.control.loops import expire, liveness
+from hostler.control.loops import checkpoints, expire, liveness
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.enrolment_service import EnrollmentService
 from hostler.control.rpc.identity import Identities
@@ -46,6 +46,7 @@ async def open_engine(config: ControlConfig, *, recovering: bool = False) -> tup
     engine = await Engine.open(
         store_path=config.store_path,
         trust=keys.trust,
+        older_keysets=keys.keyset_history,
         dispatch_signer=keys.dispatch,
         clock=SystemClock(),
         settings=Settings(
@@ -100,7 +101,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
     enrolment = EnrollmentService(engine, authority, clock, config.certificate_seconds, config.recovery_days, metrics)
     node_grpc = node_server(nodes, config.node_listen, keys.server_key_pem, keys.server_chain_pem, cas)
     enrol_grpc = enrolment_server(enrolment, config.enroll_listen, keys.server_key_pem, keys.server_chain_pem)
-    bundles = Bundles(trust_domain, keys.keyset)
+    bundles = Bundles(trust_domain, lambda: [keyset for _, keyset in engine.keysets])
     reader = engine.reader
     authenticator, projects = Authenticator(reader.principal), Projects(reader.org_of_project)
     parts = Parts(engine, board, authenticator, projects, links, bundles, metrics)
@@ -114,6 +115,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
             serving = group.create_task(_serve_http(http, stop))
             by_time = (
                 group.create_task(expire.run(engine)),
+                group.create_task(checkpoints.run(engine, config.checkpoint_seconds)),
                 group.create_task(liveness.run(nodes.sweep, config.heartbeat_seconds)),
             )
             await stop.wait()

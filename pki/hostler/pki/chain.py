@@ -4,7 +4,7 @@
 should be there is not: altered, dropped, reordered, inserted, or signed by a foreign key.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -15,7 +15,13 @@ from hostler.base.errors import HostlerError
 from hostler.pki import dsse
 from hostler.pki.keys import PublicKey
 
-FaultKind = Literal["altered", "dropped", "reordered", "inserted", "foreign_key"]
+# The last four come from checkpoints: the end is missing, the chain or the proof is another, no witness has seen it.
+FaultKind = Literal[
+    "altered", "dropped", "reordered", "inserted", "foreign_key", "truncated", "replaced", "unproved", "unwitnessed"
+]
+
+
+_NOTHING: Mapping[int, str] = {}
 
 
 class ChainHead(msgspec.Struct, frozen=True):
@@ -67,6 +73,7 @@ def verify_chain(
     keys: Sequence[PublicKey],
     node_id: str,
     start: ChainHead = ChainHead(),  # noqa: B008 - frozen
+    known: Mapping[int, str] = _NOTHING,
 ) -> ChainReport:
     """Checks every receipt in turn.
 
@@ -74,16 +81,36 @@ def verify_chain(
         receipts: DSSE JSON, in the order claimed.
         keys: the keys the node has had; enrolling again gives it a new one.
         start: where the excerpt begins; a whole chain begins at 0.
+        known: index to digest, of receipts that somebody else vouches for.
     """
     head = start
     links = [_link(receipt) for receipt in receipts]
     claimed = [link.index if link else None for link in links]
     for position, receipt in enumerate(receipts):
         fault = _fault_at(receipt, links[position], head, claimed[position + 1 :], keys, node_id)
+        fault = fault or _misplaced(receipts, links, position, known.get(head.next_index), head.next_index)
         if fault:
             return ChainReport(ok=False, length=position, head=head.digest, fault=fault)
         head = ChainHead(head.next_index + 1, receipt_digest(receipt))
     return ChainReport(ok=True, length=len(receipts), head=head.digest)
+
+
+def advance(head: ChainHead, node_id: str, receipts: Iterable[bytes], up_to: int | None = None) -> ChainHead:
+    """How far `receipts` lead on from `head`, by their links alone: no signature is looked at.
+
+    Receipts that do not continue it are passed over, as a second history of the node's own would be.
+
+    Args:
+        receipts: sorted by index.
+        up_to: the length to stop at.
+    """
+    for receipt in receipts:
+        if head.next_index == up_to:
+            break
+        link = _link(receipt)
+        if link is not None and (link.node_id, link.index, link.previous) == (node_id, head.next_index, head.digest):
+            head = ChainHead(head.next_index + 1, receipt_digest(receipt))
+    return head
 
 
 def _fault_at(
@@ -114,7 +141,31 @@ def _fault_at(
     return None
 
 
+def _misplaced(
+    receipts: Sequence[bytes], links: Sequence["_Link | None"], position: int, known: str | None, index: int
+) -> ChainFault | None:
+    """A receipt that fits what stands before it, although another one belongs in its place."""
+    if known is not None and known != receipt_digest(receipts[position]):
+        if known in map(receipt_digest, receipts[position + 1 :]):
+            return ChainFault(index, "inserted", "the receipt that belongs here stands after it")
+        return ChainFault(index, "replaced", "a checkpoint is over another receipt here")
+    rivals = links[position : position + 3]
+    if len(rivals) < 3 or rivals[0] != rivals[1] or rivals[2] is None:
+        return None
+    after = receipts[position + 1]
+    if after != receipts[position] and rivals[2].previous == receipt_digest(after):
+        return ChainFault(index, "inserted", "the chain goes on from the receipt after it")
+    return None
+
+
+def is_receipt(data: bytes) -> bool:
+    """Whether it is one well-formed envelope and nothing around it: what can stand inside other JSON unchanged."""
+    return _link(data) is not None
+
+
 def _link(receipt: bytes) -> _Link | None:
+    if receipt != receipt.strip():
+        return None
     try:
         return _DECODER.decode(dsse.from_json(receipt).payload).predicate.chain
     except (HostlerError, msgspec.MsgspecError):

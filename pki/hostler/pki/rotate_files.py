@@ -13,7 +13,7 @@ from hostler.base.errors import error
 from hostler.pki import dsse, rotation
 from hostler.pki.authority import Authority, make_ca
 from hostler.pki.ceremony import load_signer, read_keyset, sign_keyset
-from hostler.pki.keys import FileSigner, Signer, new_ed25519, new_p256
+from hostler.pki.keys import FileSigner, PublicKey, Signer, new_ed25519, new_p256
 from hostler.pki.keyset import KeyRole, Keyset, keyset_payload
 from hostler.pki.storage import read_public, write_private, write_public
 from hostler.pki.trust import TrustStore
@@ -182,6 +182,18 @@ def refresh(directory: Path, roots: Sequence[Signer], now_ms: int) -> Done:
     return _finish(
         directory, rotation.successor(present(directory), now_ms), roots, now_ms, "refresh", (), "publish the keyset"
     )
+
+
+def grant(directory: Path, role: KeyRole, key: PublicKey, roots: Sequence[Signer], now_ms: int) -> Done:
+    """A keyset in which somebody else's key counts for `role`."""
+    wider = rotation.grant(rotation.successor(present(directory), now_ms), role, key)
+    return _finish(directory, wider, roots, now_ms, "grant", (), "publish the keyset")
+
+
+def withdraw(directory: Path, role: KeyRole, key_id: str, roots: Sequence[Signer], now_ms: int) -> Done:
+    """A keyset in which it no longer does."""
+    narrower = rotation.retire(rotation.successor(present(directory), now_ms), role, key_id)
+    return _finish(directory, narrower, roots, now_ms, "withdraw", (), "publish the keyset")
 
 
 def add_signature(directory: Path, signer: Signer, now_ms: int) -> Done:

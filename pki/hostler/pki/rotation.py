@@ -37,6 +37,21 @@ def introduce(keyset: Keyset, role: KeyRole, key: PublicKey, ca_pem: str = "") -
     return replace(keyset, keys=keys, roles=roles, ca_certificates=cas)
 
 
+def grant(keyset: Keyset, role: KeyRole, key: PublicKey) -> Keyset:
+    """`key` counts for a role that people hold for themselves: approvers, witnesses, artifact and update signers.
+
+    Raises:
+        HostlerError: `invalid_request` for the roles that are rotated, and for a key that holds the role already.
+    """
+    if role in ROTATED:
+        raise error("invalid_request", f"a {role} key is rotated, not granted", hint="hostler pki rotate")
+    known = keyset.roles.get(role, RoleKeys(1, ()))
+    if key.key_id in known.keyids:
+        raise error("invalid_request", f"the key is a {role} key already")
+    roles = keyset.roles | {str(role): replace(known, keyids=(*known.keyids, key.key_id))}
+    return replace(keyset, keys=keyset.keys | {key.key_id: encode_key(key)}, roles=roles)
+
+
 def retire(keyset: Keyset, role: KeyRole, key_id: str, ca_pem: str = "") -> Keyset:
     """`key_id` no longer counts for `role`.
 

@@ -66,6 +66,9 @@ CODES: dict[str, Code] = {
     "source_denied": Code("Refused", "the artifact's source is not allowed", "see allowed_artifact_sources of the policy and the definition"),
     "path_denied": Code("Refused", "a path lies outside what is allowed", "see the allowed prefixes of the definition and of the node"),
     "storage_unhealthy": Code("Refused", "the node's journal cannot be trusted or written", "see 'hostler-agent status' on the node"),
+    "audit_fork": Code("Refused", "the control plane shows two histories", "treat it as taken over; keep the witness's state file as evidence"),
+    "audit_rollback": Code("Refused", "the control plane's history went back, or hides receipts", "was an old copy restored? else treat it as taken over"),
+    "audit_incomplete": Code("Refused", "checkpoints are missing between those shown and the last one seen", "fetch them from the first one on"),
     # -- state --------------------------------------------------------------------------------
     "not_found": Code("NotFound", "there is nothing under that name in your scope", "check the id and the project"),
     "definition_exists": Code("Conflict", "the version is registered with another content", "publish under a new version"),

@@ -8,6 +8,8 @@ KEYSET_TYPE = "application/vnd.hostler.keyset.v1+json"
 APPROVAL_TYPE = "application/vnd.hostler.approval.v1+json"
 CATALOG_TYPE = "application/vnd.hostler.catalog.v1+json"
 STATEMENT_TYPE = "application/vnd.in-toto+json"
+CHECKPOINT_TYPE = "application/vnd.hostler.checkpoint.v1+json"
+COUNTERSIGNATURE_TYPE = "application/vnd.hostler.countersignature.v1+json"
 
 
 class Signature(msgspec.Struct, frozen=True):

@@ -144,6 +144,22 @@ def test_what_is_no_audit_bundle_is_one_sentence(tmp_path: Path, text: str) -> N
     assert "Traceback" not in result.output
 
 
+def test_J3_a_verdict_is_printed_whatever_time_a_checkpoint_claims(tmp_path: Path) -> None:
+    from support.ledger import Ledger
+
+    ledger = Ledger().grow("nod_a", 2)
+    ledger.checkpoint(at_ms=10**18)
+    whole, cut = tmp_path / "whole.json", tmp_path / "cut.json"
+    whole.write_bytes(ledger.bundle())
+    ledger.chains["nod_a"].pop()
+    cut.write_bytes(ledger.bundle())
+    good, bad = run("audit", "verify", str(whole)), run("audit", "verify", str(cut))
+    assert (good.exit_code, bad.exit_code) == (0, 1)
+    assert "nod_a  2 receipts, 2 under a checkpoint, 0 witnessed" in good.output
+    assert "nod_a  receipt 1: receipts 1 to 1 are missing" in bad.output
+    assert all("checkpoint 0 of 1000000000000000000 ms" in each.output for each in (good, bad))
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

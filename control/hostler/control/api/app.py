@@ -130,7 +130,15 @@ async def _metrics(request: Request, parts: Parts) -> Response:
     metrics.open_tasks.clear()
     for state, count in (await engine.reader.open_tasks()).items():
         metrics.open_tasks.labels(state).set(count)
+    times, now_ms = await engine.reader.checkpoint_times(), engine.clock.now_ms()
+    metrics.checkpoint_age.set(_age_s(times.made_ms, now_ms))
+    metrics.witnessed_age.set(_age_s(times.witnessed_ms, now_ms))
+    metrics.unwitnessed.set(times.unwitnessed)
     return Response(metrics.text(), media_type=CONTENT_TYPE)
+
+
+def _age_s(at_ms: int | None, now_ms: int) -> float:
+    return float("nan") if at_ms is None else (now_ms - at_ms) / 1000
 
 
 def _is_local(request: Request) -> bool:

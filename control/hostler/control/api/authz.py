@@ -3,20 +3,21 @@
 from hostler.base.errors import error
 from hostler.control.api.principal import Caller
 
-PLATFORM, TENANT, ADMIN, MEMBER, VIEWER = (
+PLATFORM, TENANT, ADMIN, MEMBER, VIEWER, AUDITOR = (
     "platform_admin",
     "tenant_admin",
     "project_admin",
     "project_member",
     "project_viewer",
+    "auditor",
 )
-ROLES = (PLATFORM, TENANT, ADMIN, MEMBER, VIEWER)
+ROLES = (PLATFORM, TENANT, ADMIN, MEMBER, VIEWER, AUDITOR)
 _WRITE = frozenset({PLATFORM, TENANT, ADMIN, MEMBER})
-_READ = frozenset(ROLES)
+_READ = frozenset({PLATFORM, TENANT, ADMIN, MEMBER, VIEWER})
 
 # permission → roles that hold it
 PERMISSIONS: dict[str, frozenset[str]] = {
-    "self.read": _READ,
+    "self.read": frozenset(ROLES),
     "definitions.read": _READ,
     "definitions.write": frozenset({PLATFORM}),
     "nodes.admin": frozenset({PLATFORM}),
@@ -27,7 +28,8 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "operations.cancel": _WRITE,
     "operations.retry": frozenset({PLATFORM, TENANT, ADMIN}),
     "trust.admin": frozenset({PLATFORM}),
-    "audit.admin": frozenset({PLATFORM}),
+    "audit.admin": frozenset({PLATFORM, AUDITOR}),
+    "audit.witness": frozenset({PLATFORM, AUDITOR}),
 }
 
 

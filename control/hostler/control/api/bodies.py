@@ -41,10 +41,10 @@ class EnrolmentToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 class NewPrincipal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`org_id` and `project_id` limit the role to a tenant or project; a platform_admin has no limit."""
+    """`org_id` and `project_id` limit the role; a platform_admin and an auditor have neither."""
 
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9@._-]{0,62}$")]
-    role: Literal["platform_admin", "tenant_admin", "project_admin", "project_member", "project_viewer"]
+    role: Literal["platform_admin", "tenant_admin", "project_admin", "project_member", "project_viewer", "auditor"]
     org_id: str = ""
     project_id: str = ""
     valid_seconds: Annotated[int, msgspec.Meta(ge=60, le=3650 * 86_400)] = 365 * 86_400
@@ -156,3 +156,10 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
 class OperationRef(msgspec.Struct, frozen=True):
     operation_id: str
+
+
+class Countersigned(msgspec.Struct, frozen=True):
+    """The checkpoint's index, and the id of the witness's key."""
+
+    index: int
+    keyid: str

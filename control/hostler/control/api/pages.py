@@ -3,6 +3,7 @@
 from typing import Any
 
 from hostler.base.errors import error
+from hostler.control.store.checkpoints import cursor_after
 from hostler.control.store.pages import decode_cursor, encode_cursor
 from hostler.control.store.records import Page
 
@@ -24,6 +25,15 @@ def log_position(cursor: str) -> int:
     if not (position.isascii() and position.isdigit()) or len(position) > 18:
         raise error("invalid_cursor", "the cursor is of another list")
     return int(position)
+
+
+def checkpoint_cursor(after: str) -> str:
+    """The cursor of the page after checkpoint `after`. Raises `invalid_request`."""
+    if not after:
+        return ""
+    if not (after.isascii() and after.isdigit()) or len(after) > 18:
+        raise error("invalid_request", "after must be the index of a checkpoint", pointer="/after")
+    return cursor_after(int(after))
 
 
 def log_page(lines: list[Any], size: int) -> Page[Any]:

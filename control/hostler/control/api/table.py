@@ -11,9 +11,10 @@ import msgspec
 from hostler.control.api import bodies
 from hostler.control.api.call import Call
 from hostler.control.api.principal import Caller
-from hostler.control.api.routes import definitions, nodes, operations, principals, trust
+from hostler.control.api.routes import audit, definitions, nodes, operations, principals, trust
 from hostler.control.store import records
 from hostler.pki.bundle import Bundle
+from hostler.pki.checkpoint import CheckpointPage
 
 Handler = Callable[[Call], Awaitable[Any]]
 
@@ -245,10 +246,28 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         f"{_ADMIN}/audit-bundle",
         "audit.admin",
-        nodes.audit_bundle,
-        "The receipt chain of a node",
-        query=("node_id",),
+        audit.bundle,
+        "The receipt chain of a node, or with all=true of every node",
+        query=("node_id", "all"),
         answer=Bundle,
+    ),
+    Route(
+        "GET",
+        f"{_ADMIN}/checkpoints",
+        "audit.admin",
+        audit.checkpoints,
+        "Checkpoints over all receipt chains, oldest first",
+        query=(*_PAGE, "after", "receipts"),
+        answer=CheckpointPage,
+    ),
+    Route(
+        "POST",
+        f"{_ADMIN}/checkpoints/{{index}}/countersignatures",
+        "audit.witness",
+        audit.countersign,
+        "Hand in a witness's countersignature",
+        action="checkpoint.countersign",
+        answer=bodies.Countersigned,
     ),
     Route(
         "POST",

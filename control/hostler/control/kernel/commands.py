@@ -18,7 +18,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str  # user | node | system
     name: str
-    role: str = ""  # platform_admin, tenant_admin, project_admin, project_member, project_viewer
+    role: str = ""  # platform_admin, tenant_admin, project_admin, project_member, project_viewer, auditor
     org_id: str = ""
     project_id: str = ""
 
@@ -251,6 +251,34 @@ class RecordRefusal(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str
 
 
+class GrownChain(msgspec.Struct, frozen=True):
+    """A node's chain has reached `length` receipts, the last of which has this digest."""
+
+    node_id: str
+    length: int
+    digest: str
+
+
+class MakeCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """→ its index. Made by the loop that reads the chains; `heads` are those that moved since the last one."""
+
+    index: int
+    heads: tuple[GrownChain, ...]
+    root: str
+    nodes: int
+    receipts: int
+
+
+class RecordCountersignature(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. `document` was verified against the witness keys of the keyset; `checkpoint` is a digest."""
+
+    actor: Actor
+    index: int
+    checkpoint: str
+    keyid: str
+    document: bytes
+
+
 Command = (
     SubmitOperation
     | CancelOperation
@@ -274,4 +302,6 @@ Command = (
     | CreatePrincipal
     | RevokePrincipal
     | RecordRefusal
+    | MakeCheckpoint
+    | RecordCountersignature
 )

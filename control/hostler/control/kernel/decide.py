@@ -5,7 +5,19 @@ from typing import Any
 
 from hostler.base.errors import HostlerError
 from hostler.catalog.manifest import Catalog
-from hostler.control.kernel import audit, cancel, catalogs, commands, fold, keysets, nodes, principals, sessions, submit
+from hostler.control.kernel import (
+    audit,
+    cancel,
+    catalogs,
+    checkpoints,
+    commands,
+    fold,
+    keysets,
+    nodes,
+    principals,
+    sessions,
+    submit,
+)
 from hostler.control.kernel.model import Decision, Draft, Ids, Settings, View
 from hostler.pki.keyset import Keyset
 
@@ -32,6 +44,8 @@ HANDLERS: dict[type, Handler] = {
     commands.CreatePrincipal: principals.create,
     commands.RevokePrincipal: principals.revoke,
     commands.RecordRefusal: audit.record,
+    commands.MakeCheckpoint: checkpoints.make,
+    commands.RecordCountersignature: checkpoints.record_countersignature,
 }
 
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from hostler.base.errors import HostlerError
+from hostler.control.kernel.audit_rows import CheckpointHeadRow, CheckpointRow, CountersignatureRow
 from hostler.control.kernel.rows import (
     AttemptRow,
     CatalogRow,
@@ -50,6 +51,9 @@ KEYED: tuple[type[Row], ...] = (
     StepRow,
     MetaRow,
     KeysetRow,
+    CheckpointRow,
+    CheckpointHeadRow,
+    CountersignatureRow,
 )
 KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
 
@@ -110,6 +114,8 @@ class View(Protocol):
 
     def current_catalog(self) -> CatalogRow | None: ...
 
+    def latest_checkpoint(self) -> CheckpointRow | None: ...
+
 
 class TaskOrder(msgspec.Struct, frozen=True):
     """This task is to be signed, under this sequence; `dispatch` makes the envelope."""
@@ -131,6 +137,17 @@ class CancelOrder(msgspec.Struct, frozen=True):
     expires_at_ms: int
 
 
+class CheckpointOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint to be signed; the engine adds whose it is."""
+
+    index: int
+    previous: str
+    root: str
+    nodes: int
+    receipts: int
+    at_ms: int
+
+
 class Decision(msgspec.Struct, kw_only=True):
     """Everything one command changes. The engine adds envelopes, then applies it whole or not at all."""
 
@@ -142,7 +159,7 @@ class Decision(msgspec.Struct, kw_only=True):
     logs: list[LogRow] = []
     events: list[EventRow] = []
     envelopes: list[EnvelopeRow] = []
-    orders: list[TaskOrder | CancelOrder] = []
+    orders: list[TaskOrder | CancelOrder | CheckpointOrder] = []
     wake: set[str] = set()
     revoked: list[str] = []
 
@@ -158,7 +175,7 @@ class Draft:
         self.events: list[EventRow] = []
         self.logs: list[LogRow] = []
         self.receipts: list[ReceiptRow] = []
-        self.orders: dict[tuple[str, int], TaskOrder | CancelOrder] = {}
+        self.orders: dict[tuple[str, int], TaskOrder | CancelOrder | CheckpointOrder] = {}
         self.wake: set[str] = set()
         self.revoked: list[str] = []
         self._rows: dict[type[Row], dict[Any, Row]] = {}

@@ -10,7 +10,7 @@ from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import PrincipalRow
 
 replace = msgspec.structs.replace
-ROLES = ("platform_admin", "tenant_admin", "project_admin", "project_member", "project_viewer")
+ROLES = ("platform_admin", "tenant_admin", "project_admin", "project_member", "project_viewer", "auditor")
 
 
 def create(draft: Draft, command: CreatePrincipal) -> Decision:
@@ -52,7 +52,7 @@ def _check_scope(command: CreatePrincipal) -> None:
     """A role has the scope it is about, no wider and no narrower."""
     if command.role not in ROLES:
         raise error("invalid_request", f"role {command.role!r} does not exist", pointer="/role")
-    wants_org = command.role != "platform_admin"
+    wants_org = command.role not in ("platform_admin", "auditor")
     wants_project = command.role.startswith("project_")
     if bool(command.org_id) != wants_org or bool(command.project_id) != wants_project:
         raise error("invalid_request", f"role {command.role} has another scope", pointer="/org_id")

@@ -281,8 +281,14 @@ def catalog(db: sqlite3.Connection) -> tuple[int, bytes, tuple[bytes, ...]] | No
 
 def receipts(db: sqlite3.Connection, operation_id: str, only_node: str) -> list[NodeReceipts]:
     """The whole chain of each node concerned: a chain with a hole proves nothing."""
-    sql = "SELECT DISTINCT node_id FROM receipts WHERE operation_id = ? ORDER BY node_id"
-    chosen = [only_node] if only_node else [row[0] for row in db.execute(sql, (operation_id,))]
+    if only_node:
+        chosen = [only_node]
+    elif operation_id:
+        sql = "SELECT DISTINCT node_id FROM receipts WHERE operation_id = ? ORDER BY node_id"
+        chosen = [row[0] for row in db.execute(sql, (operation_id,))]
+    else:
+        sql = "SELECT node_id FROM node_cursors WHERE chain_index >= 0 ORDER BY node_id"
+        chosen = [row[0] for row in db.execute(sql)]
     found = []
     for node_id in chosen:
         identity = node_identity(db, node_id)

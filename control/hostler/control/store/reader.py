@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hostler.base.clock import Clock
-from hostler.control.store import queries
+from hostler.control.store import checkpoints, queries
 from hostler.control.store.db import open_reader, store_error
 from hostler.control.store.records import (
     AssignedTask,
     AuditView,
+    ChainReach,
+    CheckpointTimes,
     DefinitionView,
     EventView,
     LogView,
@@ -26,6 +28,7 @@ from hostler.control.store.records import (
     OperationView,
     Page,
     Principal,
+    StoredCheckpoint,
 )
 
 T = TypeVar("T")
@@ -139,7 +142,7 @@ class Reader:
         return await self._ask(queries.catalog)
 
     async def receipts(self, *, operation_id: str = "", node_id: str = "") -> list[NodeReceipts]:
-        """The whole chain of every node that the operation ran on, or of one node."""
+        """The whole chain of every node that the operation ran on, of one node, or of all that have one."""
         return await self._ask(queries.receipts, operation_id, node_id)
 
     async def trust_of_nodes(self) -> list[NodeTrust]:
@@ -153,3 +156,32 @@ class Reader:
     async def assigned_to(self) -> list[AssignedTask]:
         """Tasks that are signed and not ended."""
         return await self._ask(queries.assigned)
+
+    async def newest_checkpoint(self) -> StoredCheckpoint | None:
+        return await self._ask(checkpoints.newest)
+
+    async def newest_witnessed(self) -> StoredCheckpoint | None:
+        return await self._ask(checkpoints.newest_witnessed)
+
+    async def checkpoint_times(self) -> CheckpointTimes:
+        return await self._ask(checkpoints.times)
+
+    async def checkpoints(self, cursor: str, page_size: int) -> tuple[list[StoredCheckpoint], str]:
+        """Oldest first, and the cursor of the next page."""
+        return await self._ask(checkpoints.page, cursor, page_size)
+
+    async def heads_as_of(self, index: int) -> list[ChainReach]:
+        return await self._ask(checkpoints.heads_as_of, index)
+
+    async def heads_moved(self, index: int) -> list[ChainReach]:
+        return await self._ask(checkpoints.heads_moved, index)
+
+    async def receipts_of_move(self, head: ChainReach) -> tuple[bytes, ...]:
+        return await self._ask(checkpoints.receipts_of_move, head)
+
+    async def chains_reached(self) -> dict[str, int]:
+        """Node id → index of its last receipt."""
+        return await self._ask(checkpoints.reached)
+
+    async def receipts_from(self, node_id: str, index: int) -> list[bytes]:
+        return await self._ask(checkpoints.receipts_from, node_id, index)

@@ -233,6 +233,35 @@ class AuditView(msgspec.Struct, frozen=True, kw_only=True):
     body: Any
 
 
+class StoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """`envelope` is DSSE JSON, `countersignatures` are what witnesses have said of it."""
+
+    index: int
+    digest: str
+    at_ms: int
+    envelope: bytes
+    countersignatures: tuple[bytes, ...]
+
+
+class ChainReach(msgspec.Struct, frozen=True):
+    """How far a node's chain is in a checkpoint, or how far it has come: receipts, digest of the last one."""
+
+    node_id: str
+    length: int
+    digest: str
+
+
+class CheckpointTimes(msgspec.Struct, frozen=True):
+    """When the newest checkpoint was made, and the newest one that has a countersignature; None for none.
+
+    `unwitnessed` is the number of checkpoints after the latter.
+    """
+
+    made_ms: int | None
+    witnessed_ms: int | None
+    unwitnessed: int
+
+
 class NodeReceipts(msgspec.Struct, frozen=True, kw_only=True):
     """One node's whole chain, in order, the key it is signed with, and a certificate for that key."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hostler.control.kernel import rows
+from hostler.control.kernel import audit_rows, rows
 from hostler.control.kernel.rows import Row
 from hostler.control.kernel.trust_rows import KeysetRow
 
@@ -30,6 +30,9 @@ NAMES: dict[type[Row], str] = {
     rows.ReceiptRow: "receipts",
     rows.LogRow: "log_lines",
     rows.EventRow: "events",
+    audit_rows.CheckpointRow: "checkpoints",
+    audit_rows.CheckpointHeadRow: "checkpoint_heads",
+    audit_rows.CountersignatureRow: "countersignatures",
 }
 
 

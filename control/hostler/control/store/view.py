@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.model import KEYS
 from hostler.control.kernel.rows import (
     CatalogRow,
@@ -112,6 +113,10 @@ class StoreView:
 
     def current_catalog(self) -> CatalogRow | None:
         found = self._where(CatalogRow, "1 ORDER BY registered_at_ms DESC, version DESC LIMIT 1")
+        return found[0] if found else None
+
+    def latest_checkpoint(self) -> CheckpointRow | None:
+        found = self._where(CheckpointRow, "checkpoint_index = (SELECT max(checkpoint_index) FROM checkpoints)")
         return found[0] if found else None
 
 

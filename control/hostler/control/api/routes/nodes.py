@@ -63,15 +63,6 @@ async def create_token(call: Call) -> tuple[int, TokenMade]:
     return 201, TokenMade(token.text, token.token_id, expires_at_ms)
 
 
-async def audit_bundle(call: Call) -> Any:
-    """The whole receipt chain of one node."""
-    node_id = call.query("node_id")
-    node = await call.engine.reader.node(node_id) if node_id else None
-    if node is None:
-        raise error("not_found", f"there is no node {node_id!r}")
-    return call.parts.bundles.build(await call.engine.reader.receipts(node_id=node.node_id))
-
-
 async def _node(call: Call) -> NodeView:
     name = call.path("node_id")
     node = await call.engine.reader.node(name)

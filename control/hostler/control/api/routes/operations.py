@@ -195,5 +195,4 @@ async def _follow_events(call: Call, operation: OperationView, after: int) -> As
 async def audit_bundle(call: Call) -> Any:
     """The whole receipt chains of the operation's nodes, for `hostler audit verify`."""
     operation = await call.operation()
-    chains = await call.engine.reader.receipts(operation_id=operation.operation_id)
-    return call.parts.bundles.build(chains)
+    return await call.parts.bundles.make(call.engine.reader, operation_id=operation.operation_id)
