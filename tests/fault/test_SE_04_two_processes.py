@@ -59,7 +59,7 @@ def test_SE_04_the_session_process_has_no_privilege_and_the_other_no_network(hou
     assert word(session.pid, "Uid").split() == [str(wanted)] * 4
     assert word(session.pid, "NoNewPrivs") == "1"
     if os.geteuid() == 0:
-        assert {int(word(session.pid, f"Cap{which}"), 16) for which in ("Inh", "Prm", "Eff", "Amb")} == {0}
+        assert {int(word(session.pid, f"Cap{which}"), 16) for which in ("Prm", "Eff", "Bnd", "Amb")} == {0}
         assert word(session.pid, "Groups") == ""
     assert session.environ() == {}
     inner = psutil.Process(house.pids["a"])

@@ -18,6 +18,7 @@ from hostler.base import logs
 from hostler.base.errors import error
 
 _PAUSE_S = 0.5
+_PR_CAPBSET_DROP = 24
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 
 
@@ -25,11 +26,21 @@ def give_up_privileges(uid: int, gid: int) -> None:
     """Becomes that user for ever. Raises `OSError` or `RuntimeError` when anything of root would be left."""
     if os.geteuid() == 0 and uid != 0:
         os.setgroups([])
+        _empty_bounding_set()
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
         if 0 in os.getresuid() or 0 in os.getresgid():
             raise RuntimeError("the network process has kept root")
     harden()
+
+
+def _empty_bounding_set() -> None:
+    """So that nothing this process might execute could bring a capability back."""
+    prctl, capability = ctypes.CDLL(None, use_errno=True).prctl, 0
+    while prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
+        capability += 1
+    if capability == 0:
+        raise OSError(ctypes.get_errno(), "the capability bounding set cannot be emptied")
 
 
 def harden(*, dies_with_parent: bool = True) -> None:
