@@ -22,6 +22,9 @@ class CommandProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         arg_schema: JSON Schema by placeholder name.
         env_passthrough: names copied from the agent's own environment; nothing else is set.
         env: fixed variables.
+        secret_files: placeholders that stand for a secret: the argument becomes the name of a descriptor,
+            `/proc/self/fd/N`, from which the command reads it.
+        secret_env: variables that a step fills with a secret, for programs that know no other way.
         run_as: user name, or "" for the agent's service user.
         sha256: pinned digest of the executable, or "".
         on_interrupt: what a restart does with a run whose end is unknown.
@@ -35,6 +38,8 @@ class CommandProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     arg_schema: dict[str, Any] = {}
     env_passthrough: tuple[str, ...] = ()
     env: dict[str, str] = {}
+    secret_files: tuple[str, ...] = ()
+    secret_env: tuple[str, ...] = ()
     run_as: str = ""
     working_directory: str = "/"
     timeout_seconds: int = 60

@@ -7,13 +7,15 @@ import msgspec
 
 from hostler.base.errors import HostlerError
 from hostler.base.strict import convert
-from hostler.catalog.argv import placeholders
+from hostler.catalog.argv import all_placeholders, placeholders
 from hostler.catalog.binding import marked, reference
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.definition import Definition, StepTemplate
 from hostler.catalog.inputs import check_schema
 from hostler.catalog.kinds import KINDS
+from hostler.catalog.lint_secrets import secrets_of_command, secrets_of_step
 from hostler.catalog.load import Profiles, Source
+from hostler.catalog.loader_variables import changes_what_runs
 
 # Programs that run other programs or text: a profile around one of them would be a shell (EX-06).
 INTERPRETERS = frozenset(
@@ -24,7 +26,6 @@ INTERPRETERS = frozenset(
     expect watch parallel at batch tee dd
     """.split()  # noqa: SIM905 - a list of words reads better
 )
-LOADER_VARIABLES = frozenset({"LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONSTARTUP", "BASH_ENV", "ENV", "IFS"})
 # Folders whose files run by themselves: writing there is code execution by another name (J2).
 AUTO_EXECUTED = tuple(
     """
@@ -104,7 +105,7 @@ def _step(
     yield from _bindings(definition, index, step, source)
     yield from _params(step, source, at)
     if step.kind == "command.exec_allowlisted":
-        yield from _exec(step, source, at, commands)
+        yield from _exec(definition, step, source, at, commands)
     for name in ("path", "signature_path"):
         path = step.params.get(name)
         if isinstance(path, str) and path.startswith("/") and _auto_executed(path):
@@ -171,7 +172,9 @@ def _any_valid(type_: Any) -> Any:
     return None
 
 
-def _exec(step: StepTemplate, source: Source, at: str, commands: Mapping[str, CommandProfile]) -> Iterator[Finding]:
+def _exec(
+    definition: Definition, step: StepTemplate, source: Source, at: str, commands: Mapping[str, CommandProfile]
+) -> Iterator[Finding]:
     name = step.params.get("profile")
     if not isinstance(name, str) or reference(name):
         yield _found(source, f"{at}/params/profile", "command-profile", "the command profile must be named outright")
@@ -183,6 +186,8 @@ def _exec(step: StepTemplate, source: Source, at: str, commands: Mapping[str, Co
             yield _found(source, f"{at}/params", "command-args", f"argument {missing!r} of {name} is not given")
         for extra in sorted(given - wanted):
             yield _found(source, f"{at}/params/args/{extra}", "command-args", f"{name} takes no argument {extra!r}")
+        for pointer, message, hint in secrets_of_step(definition, step, commands[name]):
+            yield _found(source, f"{at}/params{pointer}", "secrets", message, hint)
 
 
 def _command(profile: CommandProfile, source: Source) -> Iterator[Finding]:
@@ -196,14 +201,18 @@ def _command(profile: CommandProfile, source: Source) -> Iterator[Finding]:
         yield _found(source, "", "timeout", "a command profile must say its timeout_seconds (EX-03)")
     if profile.timeout_seconds <= 0 or profile.retries < 0:
         yield _found(source, "", "limits", "timeout_seconds must be above 0 and retries not below")
-    for name in sorted(LOADER_VARIABLES & {*profile.env_passthrough, *profile.env}):
-        yield _found(source, "/env_passthrough", "environment", f"{name} changes what a program runs (J4)")
+    filled_in = dict.fromkeys((*profile.env_passthrough, *profile.secret_env))
+    for name, value in (*filled_in.items(), *profile.env.items()):
+        if changes_what_runs(name, value):
+            yield _found(source, "/env_passthrough", "environment", f"{name} changes what a program runs (J4)")
     yield from _placeholders(profile, source)
+    for pointer, message in secrets_of_command(profile):
+        yield _found(source, pointer, "secrets", message)
 
 
 def _placeholders(profile: CommandProfile, source: Source) -> Iterator[Finding]:
-    names = placeholders(profile)
-    for name in names:
+    names = all_placeholders(profile)
+    for name in placeholders(profile):
         if name not in profile.arg_schema:
             yield _found(source, "/args", "arg-schema", f"argument {name!r} has no schema (EX-03)")
     for index, arg in enumerate(profile.args):

@@ -61,6 +61,7 @@ CODES: dict[str, Code] = {
     "plan_drift": Code("Refused", "a fresh plan differs from the approved one", "look at the new plan and approve it"),
     "source_denied": Code("Refused", "the artifact's source is not allowed", "see allowed_artifact_sources of the policy and the definition"),
     "path_denied": Code("Refused", "a path lies outside what is allowed", "see the allowed prefixes of the definition and of the node"),
+    "unknown_handle": Code("Refused", "a step names a secret that it may not use, or that is used up, expired or wiped", "handles are for one attempt and the steps they were made for; retry the operation"),
     "storage_unhealthy": Code("Refused", "the node's journal cannot be trusted or written", "see 'hostler-agent status' on the node"),
     # -- state --------------------------------------------------------------------------------
     "not_found": Code("NotFound", "there is nothing under that name in your scope", "check the id and the project"),
@@ -76,6 +77,7 @@ CODES: dict[str, Code] = {
     "disk_full": Code("Exhausted", "there is not enough free space", "free space on the file system named"),
     "too_large": Code("Exhausted", "a size limit was passed", "see max_artifact_size_bytes of the policy"),
     "rate_limited": Code("Exhausted", "too many requests at once", "try again later"),
+    "secret_memory": Code("Exhausted", "a secret cannot be held in memory that is locked and can be wiped", "raise the agent's RLIMIT_MEMLOCK, or see the size named"),
     "backend_not_implemented": Code("Unavailable", "no executor of that backend type is present", "use backend_type node_agent"),
     "controller_unreachable": Code("Unavailable", "the control plane does not answer", "check the address and that it runs"),
     "source_unreachable": Code("Unavailable", "the artifact's source does not answer", "the transfer resumes where it stood when tried again"),
