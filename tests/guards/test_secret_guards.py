@@ -1,8 +1,15 @@
 """Every guard around secrets is taken out once, and a test must go red (CR-03 to CR-06, CR-09, S1)."""
 
+import importlib.util
+from pathlib import Path
+
 import pytest
 
-from support.mutant import Guard, outcome_without
+from conftest import need_root
+from support import minting
+from support.canary import Canary, Scan, below
+from support.house import open_house
+from support.mutant import ROOT, Guard, outcome_without
 
 SECRET, TABLE = "hostler.agent.secrets.secret", "hostler.agent.secrets.table"
 STEP, EXEC = "hostler.agent.runner.step_run", "hostler.agent.steps.command_exec_allowlisted"
@@ -64,3 +71,38 @@ def test_without_a_guard_of_secrets_a_test_fails(name: str) -> None:
     module, text, without, test = GUARDS[name]
     done = outcome_without(Guard(module, text, without), test)
     assert done.returncode == 1, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+KEEP = "    globals().setdefault('_kept', []).append(mapped)\n    return\n"
+LEAVE = "                await helper.leave()\n"
+LEAKS = {
+    "wiping": Guard(SECRET, "    mapped[:] = bytes(len(mapped))\n", KEEP),
+    "scrubbing of the log": Guard(STEP, "self._secrets.scrub(self._parts.redact(line))", "line"),
+    "the end of the helper that saw a value": Guard(EXECUTE, LEAVE, LEAVE.replace("await helper.leave()", "pass")),
+}  # fmt: skip
+PRINTS = {"id": "prints", "command": "/usr/bin/cat", "args": ["${secret}"], "secret_files": ["secret"]}
+IN_ENV = {"id": "in_env", "command": "/usr/bin/true", "secret_env": ["TOKEN"]}
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_S1_the_scan_finds_what_an_agent_without_a_guard_leaves_behind(leak: str, tmp_path: Path) -> None:
+    need_root()
+    spec = importlib.util.spec_from_file_location("s1", ROOT / "tests/fault/test_S1_canary.py")
+    assert spec is not None
+    assert spec.loader is not None
+    s1 = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(s1)
+    canary = Canary.fresh("secret")
+    (tmp_path / "file").write_bytes(canary.data)
+    definitions = [s1.definition(PRINTS, "secret"), s1.definition(IN_ENV, "TOKEN")]
+    ref = "unit.prints@v1" if "log" in leak else "unit.in_env@v1"
+    with open_house(definitions, [PRINTS, IN_ENV], minting.weakened(LEAKS[leak])) as house:
+        house.serve()
+        house.enrol("a")
+        house.start("a")
+        assert house.finished(house.submit(ref, {"file": str(tmp_path / "file")}))["status"] == "succeeded"
+        scan = Scan(canary)
+        if "log" not in leak:  # what a command prints passes through memory in any case
+            scan.memory(*below(house.pids["a"]))
+        scan.files(house.home)
+        assert scan.hits
