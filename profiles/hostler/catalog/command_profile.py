@@ -11,6 +11,8 @@ import msgspec
 from hostler.base.digest import canonical_json, sha256_hex
 from hostler.base.strict import convert
 
+_LATER = frozenset({"secret_files", "secret_env"})
+
 
 class CommandProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`argv` is `command`, `base_args`, `allowed_args`, then `args` with placeholders filled in.
@@ -53,7 +55,9 @@ class CommandProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     description: str = ""
 
     def canonical(self) -> bytes:
-        return canonical_json(msgspec.to_builtins(self))
+        """Fields that came later are left out while they say nothing: signed digests stay what they were."""
+        built = msgspec.to_builtins(self)
+        return canonical_json({name: value for name, value in built.items() if value or name not in _LATER})
 
     def digest(self) -> str:
         return sha256_hex(self.canonical())

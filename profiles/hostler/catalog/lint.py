@@ -8,6 +8,7 @@ import msgspec
 from hostler.base.errors import HostlerError
 from hostler.base.strict import convert
 from hostler.catalog.argv import all_placeholders, placeholders
+from hostler.catalog.auto_executed import PLACES, auto_executed, check_written
 from hostler.catalog.binding import marked, reference
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.definition import Definition, StepTemplate
@@ -25,17 +26,6 @@ INTERPRETERS = frozenset(
     timeout nice ionice stdbuf strace ssh scp find make docker podman ctr nerdctl systemd-run script
     expect watch parallel at batch tee dd
     """.split()  # noqa: SIM905 - a list of words reads better
-)
-# Folders whose files run by themselves: writing there is code execution by another name (J2).
-AUTO_EXECUTED = tuple(
-    """
-    /etc/cron.d /etc/cron.daily /etc/cron.hourly /etc/cron.weekly /etc/cron.monthly /etc/crontab
-    /var/spool/cron /etc/systemd /usr/lib/systemd /lib/systemd /run/systemd /etc/init.d
-    /etc/rc.local /etc/kubernetes/manifests /etc/profile /etc/profile.d /etc/bash.bashrc
-    /etc/apt/apt.conf.d /etc/dpkg /etc/ld.so.preload /etc/ld.so.conf.d /etc/sudoers /etc/sudoers.d
-    /etc/udev /usr/lib/udev /etc/modprobe.d /etc/pam.d /etc/ssh /root/.ssh /etc/network
-    /etc/NetworkManager/dispatcher.d
-    """.split()  # noqa: SIM905
 )
 
 
@@ -81,6 +71,10 @@ def _definition(definition: Definition, source: Source) -> Iterator[Finding]:
         yield _found(source, "/capabilities", "capabilities", "no capability requirement is named (OP-05)", hint)
     if not definition.steps:
         yield _found(source, "/steps", "steps", "a definition needs at least one step")
+    for index, path in enumerate(definition.auto_executed_paths):
+        if not path.startswith("/") or not auto_executed(path) or path in PLACES or not _plain(path):
+            message = f"{path!r} is not one file in a place where files run by themselves"
+            yield _found(source, f"/auto_executed_paths/{index}", "auto-executed", message)
     ids = [step.id for step in definition.steps]
     for index, step_id in enumerate(ids):
         if step_id in ids[:index]:
@@ -106,11 +100,12 @@ def _step(
     yield from _params(step, source, at)
     if step.kind == "command.exec_allowlisted":
         yield from _exec(definition, step, source, at, commands)
-    for name in ("path", "signature_path"):
-        path = step.params.get(name)
-        if isinstance(path, str) and path.startswith("/") and _auto_executed(path):
-            message = f"{path} lies where files run by themselves"
-            yield _found(source, f"{at}/params/{name}", "auto-executed", message, "write somewhere else")
+    path = step.params.get("path")
+    try:
+        check_written(step.kind, path, definition.auto_executed_paths)
+    except HostlerError as err:
+        hint = "write somewhere else, or name exactly this file in auto_executed_paths"
+        yield _found(source, f"{at}/params/path", "auto-executed", err.message, hint)
 
 
 def _bindings(definition: Definition, index: int, step: StepTemplate, source: Source) -> Iterator[Finding]:
@@ -221,5 +216,5 @@ def _placeholders(profile: CommandProfile, source: Source) -> Iterator[Finding]:
             yield _found(source, f"/args/{index}", "placeholder", message)
 
 
-def _auto_executed(path: str) -> bool:
-    return any(path == folder or path.startswith(f"{folder}/") for folder in AUTO_EXECUTED)
+def _plain(path: str) -> bool:
+    return path.isprintable() and not any(part in ("", ".", "..") or "*" in part for part in path.split("/")[1:])
