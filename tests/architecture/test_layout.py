@@ -1,6 +1,7 @@
 """The house keeps its shape: packages, sizes, imports, names."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,12 @@ def test_no_subprocess_is_started_through_a_shell() -> None:
         if isinstance(node, ast.keyword) and node.arg == "shell"
     ]
     assert not found
+
+
+def test_J6_no_pattern_of_a_field_ends_with_a_dollar_that_lets_a_line_end_through() -> None:
+    bare = re.compile(r'pattern=r?"[^"]*\$"')
+    found = [f"{name_of(p)}: {text}" for p in OUR_CODE for text in bare.findall(p.read_text())]
+    assert not found, r"'$' also matches before a last newline: end the pattern with $(?!\n)"
 
 
 def test_no_setting_turns_signature_checks_off() -> None:

@@ -51,7 +51,7 @@ GUARDS = {
     "duplicate YAML keys": (LOAD, "if key in built:", "if False:", CATALOG),
     "YAML anchors": (LOAD, "isinstance(token, yaml.AnchorToken | yaml.AliasToken)", "False", CATALOG),
     "interpreters": (LINT, 'if program in INTERPRETERS or program.rstrip("0123456789.") in INTERPRETERS:', "if False:", CATALOG),
-    "auto-executed folders": (LINT, "and _auto_executed(path)", "and False", CATALOG),
+    "auto-executed folders": ("hostler.catalog.auto_executed", "if kind in WRITING_KINDS and", "if False and", CATALOG),
 }  # fmt: skip
 
 

@@ -14,8 +14,9 @@ from hostler.base.digest import canonical_json, sha256_hex
 from hostler.base.envelope import CANCEL_TYPE, TASK_TYPE, Envelope
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.definition import Definition, StepTemplate
-from hostler.catalog.manifest import Catalog, make_manifest, open_catalog, sign_manifest
+from hostler.catalog.manifest import Catalog, make_manifest, open_catalog
 from hostler.catalog.policy import policy_digest
+from hostler.catalog.proposal import propose, sign
 from hostler.pki import dsse
 from hostler.wire.codec_task import encode_cancel, encode_task
 from hostler.wire.task import CancelSpec, Policy, TaskSpec
@@ -56,11 +57,12 @@ def catalog_bundle(
     signers: Sequence[Any] = (),
     lifetime_ms: int = YEAR_MS,
 ) -> tuple[bytes, tuple[bytes, ...]]:
-    """Manifest (DSSE JSON) and documents, signed by the catalog key unless told otherwise."""
+    """Manifest (DSSE JSON) and documents with what approvals they need, by the catalog key unless told otherwise."""
     definitions, commands = tuple(definitions), tuple(commands)
     manifest = make_manifest(version, definitions, commands, now_ms=NOW, lifetime_ms=lifetime_ms)
-    documents = tuple(document.canonical() for document in (*definitions, *commands))
-    return sign_manifest(manifest, signers or [keys.catalog]), documents
+    signed = sign(propose(manifest, definitions, commands), signers or [keys.catalog])
+    approvals = tuple(dsse.to_json(approval) for approval in signed.approvals.values())
+    return dsse.to_json(signed.manifest), (*signed.documents, *approvals)
 
 
 def catalog(keys: Keys, *definitions: Definition, commands: Iterable[CommandProfile] = (), **more: Any) -> Catalog:

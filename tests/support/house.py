@@ -28,6 +28,7 @@ from hostler.catalog import manifest as catalog
 from hostler.catalog.command_profile import command_profile_from
 from hostler.catalog.definition import definition_from
 from hostler.catalog.load import load_profiles
+from hostler.catalog.proposal import propose, sign
 from hostler.cli import demo_files
 from hostler.cli.client import Client
 from hostler.cli.demo import Processes
@@ -48,8 +49,15 @@ LIMIT_S = 30.0
 class House:
     """One installation. `client` is an administrator."""
 
-    def __init__(self, home: Path, run: Processes, definitions: Sequence[Any], commands: Sequence[Any]) -> None:
-        self.home, self.run = home, run
+    def __init__(
+        self,
+        home: Path,
+        run: Processes,
+        definitions: Sequence[Any],
+        commands: Sequence[Any],
+        programs: Callable[[str], list[str]],
+    ) -> None:
+        self.home, self.run, self._programs = home, run, programs
         self.ports = Ports.free()
         self._definitions, self._commands = definitions, commands
         self.pids: dict[str, int] = {}
@@ -76,7 +84,7 @@ class House:
 
     def serve(self) -> None:
         """Starts the control plane, and publishes the catalog the first time."""
-        arguments = [program("hostler-control"), "serve", "--config", str(self.home / "control.toml")]
+        arguments = [*self._programs("hostler-control"), "serve", "--config", str(self.home / "control.toml")]
         self.pids["control"] = self.run.start("control", arguments, self.home / "control.log").pid
         self.until(self._healthy, "control")
         if not (self.home / "catalog.json").exists():
@@ -88,9 +96,8 @@ class House:
         commands = [c for c, _ in profiles.commands] + [command_profile_from(c) for c in self._commands]
         now_ms = SystemClock().now_ms()
         made = catalog.make_manifest(1, definitions, commands, now_ms=now_ms, lifetime_ms=86_400_000)
-        signed = catalog.sign_manifest(made, [ceremony.load_signer(self.home / "pki/catalog/catalog.key")])
-        documents = [d.canonical() for d in definitions] + [c.canonical() for c in commands]
-        bundle = catalog.write_bundle(signed, documents)
+        signers = [ceremony.load_signer(path) for path in sorted((self.home / "pki/catalog").glob("*.key"))]
+        bundle = sign(propose(made, definitions, commands), signers).to_bundle()
         (self.home / "catalog.json").write_bytes(bundle)
         self.client.call("POST", "/api/v1/admin/operation-definitions", body=msgspec.json.decode(bundle))
 
@@ -151,7 +158,7 @@ class House:
 
     def launch(self, name: str) -> subprocess.Popen[bytes]:
         directory = self.home / name
-        arguments = [program("hostler-agent"), "run", "--config", str(directory / "agent.toml")]
+        arguments = [*self._programs("hostler-agent"), "run", "--config", str(directory / "agent.toml")]
         process = self.run.start(name, arguments, directory / "agent.log")
         self.pids[name] = process.pid
         return process
@@ -247,14 +254,22 @@ def _predicate(receipt: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def open_house(definitions: Sequence[Any] = (), commands: Sequence[Any] = ()) -> Iterator[House]:
-    """A prepared house; every process ends and everything is removed with the block."""
+def open_house(
+    definitions: Sequence[Any] = (),
+    commands: Sequence[Any] = (),
+    programs: Callable[[str], list[str]] = lambda name: [program(name)],
+) -> Iterator[House]:
+    """A prepared house; every process ends and everything is removed with the block.
+
+    Args:
+        programs: the command that stands for `hostler-agent` and `hostler-control` where they keep running.
+    """
     home = Path(tempfile.mkdtemp(prefix="hostler-house-"))
     home.chmod(0o755)
     run = Processes()
     house = None
     try:
-        house = House(home, run, definitions, commands)
+        house = House(home, run, definitions, commands, programs)
         yield house
     finally:
         if house is not None:

@@ -43,6 +43,7 @@ class Keys:
                 KeyRole.DISPATCH.value: _role(self.dispatch),
                 KeyRole.CATALOG.value: _role(*catalogers, threshold=self.catalog_threshold),
                 KeyRole.ARTIFACT.value: _role(self.artifact),
+                KeyRole.DESTRUCTIVE.value: _role(*catalogers),
             },
             ca_certificates=(),
         )

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIABLE = "HOSTLER_TEST_MUTANT"
@@ -33,6 +34,14 @@ def outcome_without(guard: Guard, *tests: str) -> subprocess.CompletedProcess[st
     command = [sys.executable, "-m", "pytest", "-p", "support.mutant", "-q", "-x", "-p", "no:cacheprovider", *tests]
     environment = dict(os.environ) | {VARIABLE: json.dumps(asdict(guard)), "PYTHONPATH": str(ROOT / "tests")}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=110)
+
+
+def child_of_a_test(code: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Runs `code` in a fresh interpreter, without the guard as well when this process is without it."""
+    command = [sys.executable, "-P", "-c", f"import support.mutant\n{code}", *arguments]
+    environment = dict(os.environ) | {"PYTHONPATH": str(ROOT / "tests")}
+    options = {"capture_output": True, "text": True, "check": False, "timeout": 60, "env": environment} | options
+    return subprocess.run(command, **options)
 
 
 class _Loader(importlib.machinery.SourceFileLoader):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hostler.agent.host.host import Host
+from hostler.agent.secrets.table import SecretTable, StepSecrets
 from hostler.agent.steps.contract import StepContext
 from hostler.base.clock import Deadline
 from hostler.wire.task import Policy
@@ -38,6 +39,7 @@ def context_of(
     checkpoint: dict[str, Any] | None = None,
     deadline_s: float = 30.0,
     cancelled: asyncio.Event | None = None,
+    secrets: SecretTable | None = None,
 ) -> StepContext:
     async def save(saved: dict[str, Any]) -> None:
         told.saved.append(saved)
@@ -53,6 +55,7 @@ def context_of(
         allowed_sources=allowed_sources,
         checkpoint=checkpoint or {},
         deadline=Deadline.after(deadline_s, host.clock),
+        secrets=StepSecrets(secrets or SecretTable(Deadline.after(deadline_s, host.clock), host.clock), "step"),
         cancelled=cancelled or asyncio.Event(),
         progress=lambda done, total, unit: told.progress.append((done, total, unit)),
         log=lambda stream, line: told.lines.append(line),

@@ -10,7 +10,7 @@ from hostler.agent.host.fetch_settings import FetchSettings
 from hostler.base.config import load_config
 from hostler.base.errors import error
 
-Address = Annotated[str, msgspec.Meta(pattern=r"^[^\s/:]+:[0-9]{1,5}$|^\[[0-9a-f:]+\]:[0-9]{1,5}$")]
+Address = Annotated[str, msgspec.Meta(pattern=r"^[^\s/:]+:[0-9]{1,5}$(?!\n)|^\[[0-9a-f:]+\]:[0-9]{1,5}$(?!\n)")]
 Count = Annotated[int, msgspec.Meta(ge=1, le=256)]
 
 

@@ -99,8 +99,10 @@ def _enroll(options: argparse.Namespace) -> int:
     from hostler.agent.outside.spawn import Child, with_child
     from hostler.base import logs
     from hostler.base.clock import SystemClock
+    from hostler.pki.no_core import leave_no_core
     from hostler.pki.storage import read_private
 
+    leave_no_core()
     config = load(options.config)
     logs.set_up(config.log_format, config.log_level)
     if options.token_file == "-":  # noqa: S105 - the usual name of standard input
@@ -126,7 +128,9 @@ def _enroll(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     from hostler.agent.config import load
     from hostler.base import logs
+    from hostler.pki.no_core import leave_no_core
 
+    leave_no_core()
     config = load(options.config)
     logs.set_up(config.log_format, config.log_level)
     from hostler.agent import daemon

@@ -9,7 +9,7 @@ import msgspec
 from hostler.base.config import load_config
 from hostler.base.errors import error
 
-Listen = Annotated[str, msgspec.Meta(pattern=r"^(?:[A-Za-z0-9.-]+|\[[0-9a-f:]+\]):[0-9]{1,5}$")]
+Listen = Annotated[str, msgspec.Meta(pattern=r"^(?:[A-Za-z0-9.-]+|\[[0-9a-f:]+\]):[0-9]{1,5}$(?!\n)")]
 
 
 class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -202,7 +202,9 @@ def _serve(options: argparse.Namespace) -> int:
     from hostler.base import logs
     from hostler.control import service
     from hostler.control.config import load
+    from hostler.pki.no_core import leave_no_core
 
+    leave_no_core()
     config = load(options.config)
     logs.set_up(config.log_format, config.log_level)
     try:

@@ -10,11 +10,16 @@ from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.inputs import check_inputs
 
 MAX_ARGUMENT_BYTES = 4096
+FIRST_SECRET_FD = 3
 _PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
 
 
 def placeholders(profile: CommandProfile) -> list[str]:
-    """Names of the profile's dynamic arguments, in order."""
+    """Names of the profile's dynamic arguments, in order; those that stand for a secret are none."""
+    return [name for name in all_placeholders(profile) if name not in profile.secret_files]
+
+
+def all_placeholders(profile: CommandProfile) -> list[str]:
     return [match[1] for match in map(_PLACEHOLDER.fullmatch, profile.args) if match]
 
 
@@ -38,6 +43,8 @@ def _matched(profile: CommandProfile) -> list[tuple[re.Match[str] | None, str]]:
 
 
 def _argument(profile: CommandProfile, name: str, args: Mapping[str, Any]) -> str:
+    if name in profile.secret_files:
+        return f"/proc/self/fd/{FIRST_SECRET_FD + profile.secret_files.index(name)}"
     where = f"argument {name!r} of command profile {profile.id}"
     schema = profile.arg_schema.get(name)
     if schema is None:

@@ -11,6 +11,8 @@ import msgspec
 from hostler.base.digest import canonical_json, sha256_hex
 from hostler.base.strict import convert
 
+_LATER = frozenset({"secret_files", "secret_env"})
+
 
 class CommandProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`argv` is `command`, `base_args`, `allowed_args`, then `args` with placeholders filled in.
@@ -22,6 +24,9 @@ class CommandProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         arg_schema: JSON Schema by placeholder name.
         env_passthrough: names copied from the agent's own environment; nothing else is set.
         env: fixed variables.
+        secret_files: placeholders that stand for a secret: the argument becomes the name of a descriptor,
+            `/proc/self/fd/N`, from which the command reads it.
+        secret_env: variables that a step fills with a secret, for programs that know no other way.
         run_as: user name, or "" for the agent's service user.
         sha256: pinned digest of the executable, or "".
         on_interrupt: what a restart does with a run whose end is unknown.
@@ -35,6 +40,8 @@ class CommandProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     arg_schema: dict[str, Any] = {}
     env_passthrough: tuple[str, ...] = ()
     env: dict[str, str] = {}
+    secret_files: tuple[str, ...] = ()
+    secret_env: tuple[str, ...] = ()
     run_as: str = ""
     working_directory: str = "/"
     timeout_seconds: int = 60
@@ -48,7 +55,9 @@ class CommandProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     description: str = ""
 
     def canonical(self) -> bytes:
-        return canonical_json(msgspec.to_builtins(self))
+        """Fields that came later are left out while they say nothing: signed digests stay what they were."""
+        built = msgspec.to_builtins(self)
+        return canonical_json({name: value for name, value in built.items() if value or name not in _LATER})
 
     def digest(self) -> str:
         return sha256_hex(self.canonical())

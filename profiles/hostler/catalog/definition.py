@@ -14,6 +14,9 @@ from hostler.base.strict import convert
 BackendType = Literal["node_agent", "k8s_adapter", "slurm_adapter", "ray_adapter"]
 
 
+_LATER = frozenset({"auto_executed_paths"})
+
+
 class StepTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One step. `params` may hold bindings: a string that is exactly `${inputs.x}` or
     `${steps.<id>.<output>}` stands for that whole value."""
@@ -35,7 +38,12 @@ class ArtifactConstraints(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 
 class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The document. `inputs` is a JSON Schema (2020-12) of type object."""
+    """The document. `inputs` is a JSON Schema (2020-12) of type object.
+
+    Attributes:
+        auto_executed_paths: files that its steps may write although they run by themselves, such as a unit or
+            a static pod; whole paths, one by one (J2).
+    """
 
     type: str
     version: str
@@ -45,6 +53,7 @@ class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     steps: tuple[StepTemplate, ...]
     artifacts: ArtifactConstraints = ArtifactConstraints()
     capabilities: dict[str, Any]
+    auto_executed_paths: tuple[str, ...] = ()
     destructive: bool = False
     timeout_seconds: int = 7200
 
@@ -54,7 +63,9 @@ class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         return f"{self.type}@{self.version}"
 
     def canonical(self) -> bytes:
-        return canonical_json(msgspec.to_builtins(self))
+        """Fields that came later are left out while they say nothing: signed digests stay what they were."""
+        built = msgspec.to_builtins(self)
+        return canonical_json({name: value for name, value in built.items() if value or name not in _LATER})
 
     def digest(self) -> str:
         return sha256_hex(self.canonical())

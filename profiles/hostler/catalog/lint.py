@@ -8,13 +8,16 @@ import msgspec
 from hostler.base.errors import HostlerError
 from hostler.base.strict import convert
 from hostler.catalog.approval import needs_approval
-from hostler.catalog.argv import placeholders
+from hostler.catalog.argv import all_placeholders, placeholders
+from hostler.catalog.auto_executed import PLACES, auto_executed, check_written
 from hostler.catalog.binding import marked, reference
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.definition import Definition, StepTemplate
 from hostler.catalog.inputs import check_schema
 from hostler.catalog.kinds import KINDS
+from hostler.catalog.lint_secrets import secrets_of_command, secrets_of_step
 from hostler.catalog.load import Profiles, Source
+from hostler.catalog.loader_variables import changes_what_runs
 
 # Programs that run other programs or text: a profile around one of them would be a shell (EX-06).
 INTERPRETERS = frozenset(
@@ -24,18 +27,6 @@ INTERPRETERS = frozenset(
     timeout nice ionice stdbuf strace ssh scp find make docker podman ctr nerdctl systemd-run script
     expect watch parallel at batch tee dd
     """.split()  # noqa: SIM905 - a list of words reads better
-)
-LOADER_VARIABLES = frozenset({"LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONSTARTUP", "BASH_ENV", "ENV", "IFS"})
-# Folders whose files run by themselves: writing there is code execution by another name (J2).
-AUTO_EXECUTED = tuple(
-    """
-    /etc/cron.d /etc/cron.daily /etc/cron.hourly /etc/cron.weekly /etc/cron.monthly /etc/crontab
-    /var/spool/cron /etc/systemd /usr/lib/systemd /lib/systemd /run/systemd /etc/init.d
-    /etc/rc.local /etc/kubernetes/manifests /etc/profile /etc/profile.d /etc/bash.bashrc
-    /etc/apt/apt.conf.d /etc/dpkg /etc/ld.so.preload /etc/ld.so.conf.d /etc/sudoers /etc/sudoers.d
-    /etc/udev /usr/lib/udev /etc/modprobe.d /etc/pam.d /etc/ssh /root/.ssh /etc/network
-    /etc/NetworkManager/dispatcher.d
-    """.split()  # noqa: SIM905
 )
 
 
@@ -84,6 +75,10 @@ def _definition(definition: Definition, source: Source) -> Iterator[Finding]:
         yield _found(source, "/capabilities", "capabilities", "no capability requirement is named (OP-05)", hint)
     if not definition.steps:
         yield _found(source, "/steps", "steps", "a definition needs at least one step")
+    for index, path in enumerate(definition.auto_executed_paths):
+        if not path.startswith("/") or not auto_executed(path) or path in PLACES or not _plain(path):
+            message = f"{path!r} is not one file in a place where files run by themselves"
+            yield _found(source, f"/auto_executed_paths/{index}", "auto-executed", message)
     ids = [step.id for step in definition.steps]
     for index, step_id in enumerate(ids):
         if step_id in ids[:index]:
@@ -106,12 +101,13 @@ def _step(
     yield from _bindings(definition, index, step, source)
     yield from _params(step, source, at)
     if step.kind == "command.exec_allowlisted":
-        yield from _exec(step, source, at, commands)
-    for name in ("path", "signature_path"):
-        path = step.params.get(name)
-        if isinstance(path, str) and path.startswith("/") and _auto_executed(path):
-            message = f"{path} lies where files run by themselves"
-            yield _found(source, f"{at}/params/{name}", "auto-executed", message, "write somewhere else")
+        yield from _exec(definition, step, source, at, commands)
+    path = step.params.get("path")
+    try:
+        check_written(step.kind, path, definition.auto_executed_paths)
+    except HostlerError as err:
+        hint = "write somewhere else, or name exactly this file in auto_executed_paths"
+        yield _found(source, f"{at}/params/path", "auto-executed", err.message, hint)
 
 
 def _bindings(definition: Definition, index: int, step: StepTemplate, source: Source) -> Iterator[Finding]:
@@ -173,7 +169,9 @@ def _any_valid(type_: Any) -> Any:
     return None
 
 
-def _exec(step: StepTemplate, source: Source, at: str, commands: Mapping[str, CommandProfile]) -> Iterator[Finding]:
+def _exec(
+    definition: Definition, step: StepTemplate, source: Source, at: str, commands: Mapping[str, CommandProfile]
+) -> Iterator[Finding]:
     name = step.params.get("profile")
     if not isinstance(name, str) or reference(name):
         yield _found(source, f"{at}/params/profile", "command-profile", "the command profile must be named outright")
@@ -185,6 +183,8 @@ def _exec(step: StepTemplate, source: Source, at: str, commands: Mapping[str, Co
             yield _found(source, f"{at}/params", "command-args", f"argument {missing!r} of {name} is not given")
         for extra in sorted(given - wanted):
             yield _found(source, f"{at}/params/args/{extra}", "command-args", f"{name} takes no argument {extra!r}")
+        for pointer, message, hint in secrets_of_step(definition, step, commands[name]):
+            yield _found(source, f"{at}/params{pointer}", "secrets", message, hint)
 
 
 def _command(profile: CommandProfile, source: Source) -> Iterator[Finding]:
@@ -198,14 +198,18 @@ def _command(profile: CommandProfile, source: Source) -> Iterator[Finding]:
         yield _found(source, "", "timeout", "a command profile must say its timeout_seconds (EX-03)")
     if profile.timeout_seconds <= 0 or profile.retries < 0:
         yield _found(source, "", "limits", "timeout_seconds must be above 0 and retries not below")
-    for name in sorted(LOADER_VARIABLES & {*profile.env_passthrough, *profile.env}):
-        yield _found(source, "/env_passthrough", "environment", f"{name} changes what a program runs (J4)")
+    filled_in = dict.fromkeys((*profile.env_passthrough, *profile.secret_env))
+    for name, value in (*filled_in.items(), *profile.env.items()):
+        if changes_what_runs(name, value):
+            yield _found(source, "/env_passthrough", "environment", f"{name} changes what a program runs (J4)")
     yield from _placeholders(profile, source)
+    for pointer, message in secrets_of_command(profile):
+        yield _found(source, pointer, "secrets", message)
 
 
 def _placeholders(profile: CommandProfile, source: Source) -> Iterator[Finding]:
-    names = placeholders(profile)
-    for name in names:
+    names = all_placeholders(profile)
+    for name in placeholders(profile):
         if name not in profile.arg_schema:
             yield _found(source, "/args", "arg-schema", f"argument {name!r} has no schema (EX-03)")
     for index, arg in enumerate(profile.args):
@@ -214,5 +218,5 @@ def _placeholders(profile: CommandProfile, source: Source) -> Iterator[Finding]:
             yield _found(source, f"/args/{index}", "placeholder", message)
 
 
-def _auto_executed(path: str) -> bool:
-    return any(path == folder or path.startswith(f"{folder}/") for folder in AUTO_EXECUTED)
+def _plain(path: str) -> bool:
+    return path.isprintable() and not any(part in ("", ".", "..") or "*" in part for part in path.split("/")[1:])

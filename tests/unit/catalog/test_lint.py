@@ -94,11 +94,24 @@ def test_OP_05_OP_11_SK_18_a_broken_definition_is_found(tmp_path: Path, definiti
         ({"arg_schema": {}}, "arg-schema"),
         ({"args": ["--path=${path}"], "arg_schema": {}}, "placeholder"),
         ({"env_passthrough": ["LD_PRELOAD"]}, "environment"),
+        ({"env_passthrough": ["PATH"]}, "environment"),
+        ({"env_passthrough": ["ld_audit"]}, "environment"),
+        ({"env": {"PYTHONHOME": "/x"}}, "environment"),
+        ({"env": {"NVIDIA_VISIBLE_DEVICES": "all"}}, "environment"),
+        ({"env": {"BASH_ENV": "/x"}}, "environment"),
+        ({"env": {"GLIBC_TUNABLES": "x"}}, "environment"),
+        ({"env": {"PATH": "bin:/usr/bin"}}, "environment"),
+        ({"env": {"PATH": "/usr/bin:"}}, "environment"),
         ({"timeout_seconds": 0}, "limits"),
     ],
 )
 def test_EX_03_EX_06_J4_a_dangerous_command_profile_is_found(tmp_path: Path, change: dict[str, Any], rule: str) -> None:
     assert rule in findings(tmp_path, GOOD, COMMAND | change)
+
+
+def test_J4_a_search_path_that_the_profile_fixes_is_no_finding(tmp_path: Path) -> None:
+    env = {"PATH": "/usr/sbin:/usr/bin", "TZDIR": "/usr/share/zoneinfo", "LANG": "C.UTF-8"}
+    assert findings(tmp_path, GOOD, COMMAND | {"env": env}) == set()
 
 
 def test_EX_03_a_command_profile_must_say_its_timeout(tmp_path: Path) -> None:

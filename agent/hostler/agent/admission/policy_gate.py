@@ -5,6 +5,7 @@ from typing import Any
 from hostler.agent.admission.case import Case
 from hostler.base.digest import same_digest
 from hostler.base.errors import error
+from hostler.catalog.auto_executed import check_written
 from hostler.catalog.definition import Definition
 from hostler.catalog.policy import allows_source, policy_digest
 
@@ -13,7 +14,7 @@ PULL, VERIFY = "artifact.pull_blob", "artifact.verify"
 
 
 def policy(case: Case) -> None:
-    """Raises `policy_denied`, `source_denied` or `too_large` (AZ-07, AZ-08, T9)."""
+    """Raises `policy_denied`, `source_denied`, `path_denied` or `too_large` (AZ-07, AZ-08, T9, J2)."""
     rules, definition = case.task.policy, case.definition
     assert definition is not None
     if not same_digest(case.task.policy_digest, policy_digest(rules)):
@@ -23,6 +24,8 @@ def policy(case: Case) -> None:
     if rules.allowed_target_kinds is not None and TARGET_KIND not in rules.allowed_target_kinds:
         raise error("policy_denied", f"policy does not allow {definition.ref} on nodes")
     for known in case.known:
+        if known.name == "path":
+            check_written(known.kind, known.value, definition.auto_executed_paths)
         if known.kind == PULL and known.name == "url":
             _source(case, str(known.value))
         if known.kind == PULL and known.name == "size_bytes":

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hostler.agent.host.helpers import Answer, Helper, HelperGone, Pool
 from hostler.agent.host.output import Capture, OnLine
-from hostler.agent.host.reaper import KILL_LIMIT_S
+from hostler.agent.host.reaper import KILL_LIMIT_S, MOST_SECRETS
 from hostler.agent.host.records import RunRecord, RunState, Spool
 from hostler.agent.host.users import User, Users
 from hostler.base.clock import Clock, Deadline
@@ -34,6 +34,9 @@ class Command:
         run_as: user name, "" for the agent's unprivileged service user.
         sha256: digest the executable must have, or "".
         record: task id and step index that `recall` finds the run under, or None for no record.
+        secret_fds: descriptors the child gets as 3, 4, ...; they stay the caller's.
+        secret_env: variables whose values the helper reads from these descriptors. It ends after such a
+            command, because what it has read cannot be wiped.
         note: goes into the record; the digest of the argv.
         max_output_bytes: of each captured stream; the rest is read and dropped.
     """
@@ -47,6 +50,8 @@ class Command:
     capture_stderr: bool = False
     max_output_bytes: int = 1_048_576
     record: tuple[str, int] | None = None
+    secret_fds: tuple[int, ...] = ()
+    secret_env: Mapping[str, int] = field(default_factory=dict)
     note: str = ""
     grace_s: float = GRACE_S
 
@@ -157,7 +162,8 @@ class Execute:
         order_id = next(self._ids)
         order = self._order(order_id, command, user, timeout_s)
         try:
-            answer = helper.order(order, [c.writer for c in captures.values()])
+            handed_on = (*command.secret_fds, *command.secret_env.values())
+            answer = helper.order(order, [*(c.writer for c in captures.values()), *handed_on])
             for capture in captures.values():
                 capture.release_writer()
             result = await _answer_of(helper, order_id, answer, cancelled, timeout_s + command.grace_s)
@@ -172,6 +178,8 @@ class Execute:
         finally:
             for capture in captures.values():
                 capture.drop()
+            if command.secret_env:
+                await helper.leave()
         if result.get("stuck"):
             helper.release()
         kept = {name: capture.kept for name, capture in captures.items()}
@@ -190,6 +198,8 @@ class Execute:
             "grace": command.grace_s,
             "sha256": command.sha256,
             "capture": (command.capture_stdout, command.capture_stderr),
+            "secret_fds": len(command.secret_fds),
+            "secret_env": tuple(command.secret_env),
         }
 
 
@@ -255,9 +265,12 @@ def _check(command: Command) -> None:
     """What must hold whoever made the command; the profile's schema was checked before."""
     if not command.argv or not command.argv[0].startswith("/"):
         raise error("command_not_found", "a command is named by its absolute path")
-    texts = (*command.argv, *command.env, *command.env.values(), command.cwd)
-    if any("\0" in text for text in texts) or any("=" in name or not name for name in command.env):
+    names = (*command.env, *command.secret_env)
+    texts = (*command.argv, *names, *command.env.values(), command.cwd)
+    if any("\0" in text for text in texts) or any("=" in name or not name for name in names):
         raise error("invalid_request", f"an argument or variable of {command.argv[0]} cannot be passed on")
+    if len(command.secret_fds) + len(command.secret_env) > MOST_SECRETS:
+        raise error("too_large", f"{command.argv[0]} is given more than {MOST_SECRETS} secrets")
 
 
 def _silent(_stream: str, _line: str) -> None:

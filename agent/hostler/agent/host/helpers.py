@@ -85,6 +85,11 @@ class Helper:
             self._loop.remove_reader(self._link)
             self._link.close()
 
+    async def leave(self) -> None:
+        """Lets the helper go and waits until its memory is gone with it."""
+        self.release()
+        await asyncio.shield(self.ended)
+
     def kill(self) -> None:
         """For a helper that does not answer any more."""
         self.release()

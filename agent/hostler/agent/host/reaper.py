@@ -4,7 +4,8 @@ Started by `helpers.Helper` as `python -I -m hostler.agent.host.reaper` with one
 socket pair as its standard input. Only the standard library may be imported here.
 
     agent  -> helper   {"id", "argv", "env", "cwd", "user", "record", "note", "timeout", "grace",
-                        "sha256", "capture"}, with the write ends of the captured pipes
+                        "sha256", "capture", "secret_fds", "secret_env"}, with the write ends of the
+                        captured pipes, then the descriptors of the secrets
     agent  -> helper   {"cancel": id}
     helper -> agent    {"id", "status", "signal", "reason", "leftovers", "stuck"}
                        {"id", "refused": errno, "message"} | {"id", "changed": digest}
@@ -30,9 +31,13 @@ from collections.abc import Iterator
 from typing import Any
 
 MESSAGE_BYTES = 256 * 1024
+MOST_SECRETS = 8  # of one command
+SECRET_BYTES = 64 * 1024
+FIRST_SECRET_FD = 3  # in the child; `/proc/self/fd/N` in its arguments counts from there
 KILL_LIMIT_S = 10.0  # after this a process that ignores SIGKILL hangs in the kernel (K5)
 
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 4, 36, 47, 4
+_ABOVE = 64  # where descriptors stand that must survive the child's own 0, 1, 2, 3, ...
 _OPEN_RECORD = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 # What Python or `main` ignores must not be ignored by the command.
 _DEFAULT_SIGNALS = (
@@ -172,7 +177,9 @@ def acting_as(user: User | None) -> Iterator[None]:
 
 def pinned(path: str, sha256: str) -> int:
     """An open executable whose bytes have that digest; starting it by descriptor leaves no gap (J4)."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    low = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    fd = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _ABOVE)
+    os.close(low)
     with open(fd, "rb", closefd=False) as file:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
     if actual == sha256 and os.pread(fd, 2, 0) != b"#!":
@@ -184,8 +191,12 @@ def pinned(path: str, sha256: str) -> int:
 def spawn(order: Order, fds: list[int]) -> int:
     """One execve of the fixed path (EX-06): no shell, no wrapper, no search path."""
     path, fd = order["argv"][0], -1
-    ends = iter(fds)
+    streams = sum(order["capture"])
+    secrets = streams + order["secret_fds"]
+    ends = iter(fds[:streams])
     actions = [(os.POSIX_SPAWN_DUP2, next(ends), 1 + n) for n, wanted in enumerate(order["capture"]) if wanted]
+    above = [fcntl.fcntl(secret, fcntl.F_DUPFD_CLOEXEC, _ABOVE) for secret in fds[streams:secrets]]
+    actions += [(os.POSIX_SPAWN_DUP2, secret, FIRST_SECRET_FD + n) for n, secret in enumerate(above)]
     user: User | None = order["user"]
     os.chdir(order["cwd"])
     try:
@@ -193,16 +204,22 @@ def spawn(order: Order, fds: list[int]) -> int:
             fd = pinned(path, order["sha256"])
             path = f"/proc/self/fd/{fd}"
         if user is not None:
-            for end in fds:
+            for end in fds[:streams]:
                 os.fchown(end, user[0], user[1])  # so that /dev/stdout can be opened by its new owner
         with acting_as(user):
             return os.posix_spawn(
-                path, order["argv"], order["env"],
+                path, order["argv"], order["env"] | read_env(order["secret_env"], fds[secrets:]),
                 file_actions=actions, setsid=True, setsigmask=(), setsigdef=_DEFAULT_SIGNALS,
             )  # fmt: skip
     finally:
-        if fd >= 0:
-            os.close(fd)
+        for held in (*above, fd):
+            if held >= 0:
+                os.close(held)
+
+
+def read_env(names: list[str], fds: list[int]) -> dict[str, bytes]:
+    """The only place where a secret becomes a Python value; this process ends after the command."""
+    return {name: os.pread(fd, SECRET_BYTES, 0) for name, fd in zip(names, fds, strict=True)}
 
 
 class Helper:
@@ -221,7 +238,7 @@ class Helper:
 
     def _receive(self) -> tuple[Order, list[int]]:
         try:
-            data, fds, _, _ = socket.recv_fds(self._link, MESSAGE_BYTES, 2)
+            data, fds, _, _ = socket.recv_fds(self._link, MESSAGE_BYTES, 2 + MOST_SECRETS)
         except ConnectionError as err:
             raise AgentGone from err
         if not data:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from hostler.agent.journal.rows import ChainHead, Refusable
+from hostler.agent.secrets.table import Ending
 from hostler.agent.steps.contract import Outcome
 from hostler.base.digest import sha256_hex
 from hostler.pki.keys import FileSigner
@@ -35,12 +36,14 @@ class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         outcome: None for a step that failed.
+        secrets: those that ended with the step.
     """
 
     envelope_digest: str
     params_digest: str
     plan_digest: str
     outcome: Outcome | None
+    secrets: tuple[Ending, ...] = ()
 
 
 class ReceiptMaker:
@@ -54,6 +57,8 @@ class ReceiptMaker:
     def step(self, task: TaskSpec, spec: StepSpec, report: StepReport, facts: StepFacts, head: ChainHead) -> bytes:
         """DSSE JSON of the step's receipt."""
         predicate = _task_part(task) | _step_part(spec, report, facts) | _outcome_part(facts.outcome)
+        if facts.secrets:
+            predicate["secrets"] = msgspec.to_builtins(facts.secrets)
         predicate["trust_domain"] = self._trust_domain
         return sign_statement(step_statement(predicate, self._link(head)), self._signer)
 

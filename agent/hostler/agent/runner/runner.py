@@ -83,6 +83,12 @@ class Runner:
 
     async def _guarded(self, task: TaskRun, running: Awaitable[None]) -> None:
         """The process edge of a task: a bug of ours ends the task, never the agent."""
+        try:
+            await self._to_the_end(task, running)
+        finally:
+            task.close()
+
+    async def _to_the_end(self, task: TaskRun, running: Awaitable[None]) -> None:
         failure = await _failure_of(running)
         for _ in range(2):  # with the step's receipt; and if that is what is broken, without
             if failure is None or _not_open(failure):

@@ -17,6 +17,7 @@ from hostler.agent.runner.receipt import StepFacts
 from hostler.agent.runner.reports import error_fields, step_report
 from hostler.agent.runner.steplog import StepLog, StepMeter
 from hostler.agent.runner.work import Parts, Work, key_of
+from hostler.agent.secrets.table import Ending, SecretTable, StepSecrets
 from hostler.agent.steps.contract import Outcome, StepContext, Truth
 from hostler.base.clock import Deadline
 from hostler.base.digest import canonical_json
@@ -39,7 +40,15 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 class StepRun:
     """One step of one attempt."""
 
-    def __init__(self, parts: Parts, work: Work, index: int, cancelled: asyncio.Event, task_deadline: Deadline) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        work: Work,
+        index: int,
+        cancelled: asyncio.Event,
+        task_deadline: Deadline,
+        secrets: SecretTable,
+    ) -> None:
         self._parts = parts
         self._work = work
         self._index = index
@@ -50,7 +59,8 @@ class StepRun:
         self._started_ms = parts.clock.now_ms()
         self._params_digest = ""
         self._plan_digest = ""
-        self._log = StepLog(parts.journal, parts.clock, parts.redact, work.spec, index)
+        self._secrets = secrets
+        self._log = StepLog(parts.journal, parts.clock, self._redact, work.spec, index)
 
     async def run(self, outputs: Outputs, approved: PlannedStep | None) -> Ended:
         """Plans (unless it was just planned, for an approval), writes the intent, applies."""
@@ -96,7 +106,11 @@ class StepRun:
             return Ended(err=err, recovered=True)
 
     async def end(self, ended: Ended, status: StepStatus, final: TaskReport | None) -> None:
-        """Outcome, receipt and report, and the task's end with them, in one transaction."""
+        """Outcome, receipt and report, and the task's end with them, in one transaction.
+
+        Secrets that no later step may use are wiped before, so that the receipt can say so (CR-05, CR-06).
+        """
+        endings = self._secrets.step_ended(self._spec.step_id, succeeded=ended.err is None, last=final is not None)
         report = step_report(
             self._work,
             self._index,
@@ -115,7 +129,7 @@ class StepRun:
             final=final,
             trace=ended.trace,
         )
-        sign = functools.partial(self._sign, report, ended.outcome)
+        sign = functools.partial(self._sign, report, ended.outcome, endings)
         await durably(lambda: self._parts.journal.finish_step(stored, sign))
 
     async def _write_intent(self) -> None:
@@ -137,16 +151,21 @@ class StepRun:
             cancelled=self._cancelled,
             progress=StepMeter(parts.progress, parts.clock, task, self._index).progress,
             log=self._log.line,
+            secrets=StepSecrets(self._secrets, self._spec.step_id),
             save_checkpoint=functools.partial(parts.journal.save_checkpoint, self._key, self._spec.step_id),
         )
 
-    def _sign(self, report: StepReport, outcome: Outcome | None, head: ChainHead) -> bytes:
+    def _redact(self, line: str) -> str:
+        return self._secrets.scrub(self._parts.redact(line))
+
+    def _sign(self, report: StepReport, outcome: Outcome | None, endings: tuple[Ending, ...], head: ChainHead) -> bytes:
         """Runs on the writer's thread, inside the transaction."""
         facts = StepFacts(
             envelope_digest=self._work.envelope_digest,
             params_digest=self._params_digest,
             plan_digest=self._plan_digest,
             outcome=outcome,
+            secrets=endings,
         )
         receipt = self._parts.receipts.step(self._work.spec, self._spec, report, facts, head)
         point("after_receipt", self._spec.kind)

@@ -14,6 +14,7 @@ from hostler.agent.runner.prepare import Outputs
 from hostler.agent.runner.reports import plan_json, step_report, task_report
 from hostler.agent.runner.step_run import Ended, StepRun
 from hostler.agent.runner.work import Parts, Work, key_of
+from hostler.agent.secrets.table import SecretTable
 from hostler.base import fields
 from hostler.base.envelope import TASK_TYPE
 from hostler.base.errors import HostlerError, error
@@ -36,6 +37,7 @@ class TaskRun:
         self._key = key_of(work.spec)
         self._cancelled = cancelled
         self._deadline = task_deadline(work.spec, work.definition.timeout_seconds, parts.clock)
+        self._secrets = SecretTable(self._deadline, parts.clock)
         self._outputs: Outputs = {}
         self._reused: Outputs = {}
         self._planned: dict[int, PlannedStep] = {}
@@ -51,6 +53,10 @@ class TaskRun:
             fields.OPERATION_ID: task.operation_id,
             fields.TASK_ID: task.task_id,
         }
+
+    def close(self) -> None:
+        """Wipes the task's secrets, whatever its end was."""
+        self._secrets.close()
 
     async def run(self) -> None:
         """From the start."""
@@ -92,7 +98,7 @@ class TaskRun:
         return None
 
     def _take(self, index: int) -> StepRun:
-        step = StepRun(self._parts, self._work, index, self._cancelled, self._deadline)
+        step = StepRun(self._parts, self._work, index, self._cancelled, self._deadline, self._secrets)
         self._step = index, step
         return step
 

@@ -3,7 +3,10 @@
 Whether it ran is known from the record that the helper process keeps, not from the agent's memory.
 """
 
-from typing import Any
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from hostler.agent.host.execute import Command, Finished, RunRecord, RunState, environment
 from hostler.agent.steps.contract import Change, Outcome, Plan, Probe, StepContext, StepView, Truth
@@ -13,6 +16,9 @@ from hostler.base.errors import HostlerError, error
 from hostler.catalog.argv import build_argv
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.params.command import ExecAllowlisted
+
+if TYPE_CHECKING:
+    from hostler.agent.secrets.secret import Secret
 
 
 class ExecAllowlistedKind:
@@ -24,18 +30,22 @@ class ExecAllowlistedKind:
         names = sorted({*profile.env_passthrough, *profile.env})
         facts = [f"as {profile.run_as or 'the service user'}", f"in {profile.working_directory}"]
         facts += [f"with {', '.join(names)}"] if names else ["with an empty environment"]
+        secret_names = [*profile.secret_files, *profile.secret_env]
+        facts += [f"given the secrets {', '.join(secret_names)}"] if secret_names else []
         facts += [f"pinned to sha256 {profile.sha256}"] if profile.sha256 else []
         return Plan((Change(action="run", target=_shown(argv), detail="; ".join(facts)),))
 
     async def apply(self, context: StepContext) -> Outcome:
         profile, argv = _resolve(context)
+        given = {name: context.secrets.use(handle) for name, handle in _handles(context, profile).items()}
         for again in range(profile.retries, -1, -1):
-            finished = await _run(context, profile, argv)
+            with _descriptors(given) as fds:
+                finished = await _run(context, profile, argv, fds)
             failure = _failure(argv[0], profile, finished.status, finished.signal)
             if finished.leftovers:
                 context.log("agent", f"{finished.leftovers} processes outlived {argv[0]} and were ended")
             if failure is None:
-                return _outcome(argv, finished.status, **_streams(profile, finished))
+                return _outcome(argv, finished.status, **_streams(context, profile, finished))
             if not again or failure.code != "exit_status":
                 raise failure
             context.log("agent", f"{failure.message}; {again} tries left")
@@ -58,10 +68,33 @@ def _resolve(view: StepView) -> tuple[CommandProfile, tuple[str, ...]]:
     return profile, build_argv(profile, params.args)
 
 
-async def _run(context: StepContext, profile: CommandProfile, argv: tuple[str, ...]) -> Finished:
+def _handles(context: StepContext, profile: CommandProfile) -> dict[str, str]:
+    """Exactly the secrets that the profile names (CR-04)."""
+    params: ExecAllowlisted = context.params
+    if params.secrets.keys() != {*profile.secret_files, *profile.secret_env}:
+        raise error("binding_error", f"step {context.step_id} gives other secrets than {profile.id} takes")
+    return params.secrets
+
+
+@contextlib.contextmanager
+def _descriptors(given: "dict[str, Secret]") -> Iterator[dict[str, int]]:
+    """A fresh one of each secret, for one start of the command."""
+    fds: dict[str, int] = {}
+    try:
+        for name, secret in given.items():
+            fds[name] = secret.descriptor()
+        yield fds
+    finally:
+        for fd in fds.values():
+            os.close(fd)
+
+
+async def _run(context: StepContext, profile: CommandProfile, argv: tuple[str, ...], fds: dict[str, int]) -> Finished:
     command = Command(
         argv=argv,
         env=environment(profile.env_passthrough, profile.env),
+        secret_fds=tuple(fds[name] for name in profile.secret_files),
+        secret_env={name: fds[name] for name in profile.secret_env},
         cwd=profile.working_directory,
         run_as=profile.run_as,
         sha256=profile.sha256,
@@ -90,10 +123,11 @@ def _outcome(argv: tuple[str, ...], status: int, **streams: str) -> Outcome:
     return Outcome(outputs=outputs, argv_digest=digest, exit_status=status)
 
 
-def _streams(profile: CommandProfile, finished: Finished) -> dict[str, str]:
+def _streams(context: StepContext, profile: CommandProfile, finished: Finished) -> dict[str, str]:
     """Only what the profile captures; an absent output cannot be bound by mistake."""
     streams = {"stdout": finished.stdout} if profile.capture_stdout else {}
-    return {**streams, "stderr": finished.stderr} if profile.capture_stderr else streams
+    streams |= {"stderr": finished.stderr} if profile.capture_stderr else {}
+    return {name: context.secrets.scrub(text) for name, text in streams.items()}
 
 
 def _judge(profile: CommandProfile, argv: tuple[str, ...], record: RunRecord) -> Probe:

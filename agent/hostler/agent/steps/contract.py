@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from hostler.agent.host.host import Host
+from hostler.agent.secrets.table import StepSecrets
 from hostler.base.clock import Deadline
 from hostler.base.digest import digest_of
 from hostler.catalog.command_profile import CommandProfile
@@ -116,6 +117,7 @@ class StepContext(StepView):
     progress: Callable[[int, int, str], None] = field(kw_only=True)  # done, total (0 unknown), unit
     log: Callable[[str, str], None] = field(kw_only=True)  # stream (stdout, stderr, agent), line
     save_checkpoint: Callable[[dict[str, Any]], Awaitable[None]] = field(kw_only=True)
+    secrets: StepSecrets = field(kw_only=True)
 
 
 class StepKind(Protocol):

@@ -9,7 +9,10 @@ import msgspec
 
 from hostler.control.kernel.commands import TargetSelector
 
-Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$", description="1-63 characters")]
+NAME = r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?"
+END = r"$(?!\n)"  # a bare $ also matches before a last newline (J6)
+Name = Annotated[str, msgspec.Meta(pattern=rf"^{NAME}{END}", description="1-63 characters")]
+NameOrNone = Annotated[str, msgspec.Meta(pattern=rf"^(?:{NAME})?{END}")]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
@@ -29,7 +32,7 @@ class Submit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     idempotency_key: Key = ""
     mode: Literal["apply", "plan"] = "apply"
     approved_plans: dict[str, str] = {}
-    correlation_id: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[A-Za-z0-9_.-]*$")] = ""
+    correlation_id: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[A-Za-z0-9_.-]*$(?!\n)")] = ""
 
 
 class EnrolmentToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -43,10 +46,10 @@ class EnrolmentToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 class NewPrincipal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`org_id` and `project_id` limit the role; a platform_admin and an auditor have neither."""
 
-    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9@._-]{0,62}$")]
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9@._-]{0,62}$(?!\n)")]
     role: Literal["platform_admin", "tenant_admin", "project_admin", "project_member", "project_viewer", "auditor"]
-    org_id: str = ""
-    project_id: str = ""
+    org_id: NameOrNone = ""
+    project_id: NameOrNone = ""
     valid_seconds: Annotated[int, msgspec.Meta(ge=60, le=3650 * 86_400)] = 365 * 86_400
 
 

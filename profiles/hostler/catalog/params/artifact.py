@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", description="hex SHA-256")]
+Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$(?!\n)", description="hex SHA-256")]
 Path = Annotated[str, msgspec.Meta(pattern="^/", max_length=4096, description="absolute path on the node")]
 Url = Annotated[str, msgspec.Meta(pattern="^https://", max_length=8192)]
 
@@ -25,7 +25,7 @@ class PullBlob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     source_type: Literal["https"] = "https"
     size_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
     max_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
-    mode: Annotated[str, msgspec.Meta(pattern="^0[0-7]{3}$")] = "0644"
+    mode: Annotated[str, msgspec.Meta(pattern=r"^0[0-7]{3}$(?!\n)")] = "0644"
     retries: Annotated[int, msgspec.Meta(ge=0, le=100)] = 20
 
 

@@ -19,7 +19,7 @@ class Render(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     path: Path
     template: Annotated[str, msgspec.Meta(max_length=262_144)]
     variables: dict[str, Any] = {}
-    mode: Annotated[str, msgspec.Meta(pattern="^0[0-7]{3}$")] = "0644"
+    mode: Annotated[str, msgspec.Meta(pattern=r"^0[0-7]{3}$(?!\n)")] = "0644"
     owner: str = ""
     group: str = ""
     make_parents: bool = True

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from hostler.agent.host.host import Host
+from hostler.agent.secrets.secret import Secret
+from hostler.agent.secrets.table import SecretTable, StepSecrets
 from hostler.agent.steps.command_exec_allowlisted import KIND
 from hostler.agent.steps.contract import StepContext, Truth
 from hostler.base.clock import Deadline
@@ -186,3 +188,73 @@ async def test_K1_an_interrupted_run_is_judged_by_its_profile(
     await host.execute.recall(step.task_id, step.step_index)
     (tmp_path / "spool" / "tsk_1.0.run").write_text(line)
     assert (await KIND.probe(step)).truth == truth
+
+
+def holding(host: Host, *names: str, one_time: bool = False) -> tuple[SecretTable, dict[str, str]]:
+    """A table of secrets for the step of `context`, and the handles by name."""
+    table = SecretTable(Deadline.after(60, host.clock), host.clock)
+    made = {name: Secret.take(bytearray(f"the value of {name}".encode())) for name in names}
+    steps = frozenset({"step"})
+    return table, {n: table.put(s, steps=steps, lifetime_s=30, one_time=one_time) for n, s in made.items()}
+
+
+def with_secrets(host: Host, told: Told, names: tuple[str, ...], /, **profile: Any) -> StepContext:
+    table, handles = holding(host, *names)
+    made = context(host, told, **profile)
+    params = ExecAllowlisted(profile="p", secrets=handles)
+    return replace(made, params=params, secrets=StepSecrets(table, "step"))
+
+
+async def test_CR_04_a_secret_is_an_argument_only_by_the_name_of_its_descriptor(host: Host) -> None:
+    told = Told()
+    step = with_secrets(
+        host, told, ("one", "two"), command="/usr/bin/sha256sum", args=("${two}", "${one}"), secret_files=("one", "two")
+    )
+    outcome = await KIND.apply(step)
+    two, one = (hashlib.sha256(f"the value of {name}".encode()).hexdigest() for name in ("two", "one"))
+    assert outcome.outputs["stdout"] == f"{two}  /proc/self/fd/4\n{one}  /proc/self/fd/3\n"
+    (change,) = (await KIND.plan(step)).changes
+    assert change.target == '"/usr/bin/sha256sum" "/proc/self/fd/4" "/proc/self/fd/3"'
+    assert change.detail.endswith("given the secrets one, two")
+    step.secrets.table.close()
+
+
+async def test_CR_09_what_the_command_prints_of_a_secret_is_scrubbed(host: Host) -> None:
+    told = Told()
+    step = with_secrets(
+        host, told, ("TOKEN",), **runs("import os; print('got', os.environ['TOKEN'])"), secret_env=("TOKEN",)
+    )
+    outcome = await KIND.apply(step)
+    assert outcome.outputs["stdout"] == "got [secret]\n"
+    step.secrets.table.close()
+
+
+async def test_CR_04_every_try_reads_the_secret_from_its_beginning(host: Host, tmp_path: Path) -> None:
+    code = f"import os,sys; n=len(os.listdir({str(tmp_path / 'n')!r})); os.mkdir({str(tmp_path / 'n')!r}+f'/{{n}}'); "
+    (tmp_path / "n").mkdir()
+    code += "sys.exit(0 if os.read(3, 99) == b'the value of one' and n == 1 else 7)"
+    command, *rest = python(code)
+    profile = {"command": command, "base_args": tuple(rest), "args": ("${one}",), "secret_files": ("one",)}
+    step = with_secrets(host, Told(), ("one",), **profile, retries=1)
+    assert (await KIND.apply(step)).exit_status == 0
+    step.secrets.table.close()
+
+
+@pytest.mark.parametrize("given", [(), ("one",), ("one", "TOKEN", "three"), ("one", "token")])
+async def test_CR_04_a_step_gives_exactly_the_secrets_that_the_profile_names(
+    host: Host, given: tuple[str, ...]
+) -> None:
+    step = with_secrets(host, Told(), given, args=("${one}",), secret_files=("one",), secret_env=("TOKEN",))
+    assert await failure(step) == "binding_error"
+    step.secrets.table.close()
+
+
+async def test_CR_03_a_value_that_is_no_handle_of_the_step_starts_nothing(host: Host) -> None:
+    step = with_secrets(host, Told(), ("one",), args=("${one}",), secret_files=("one",))
+    for secrets in (StepSecrets(step.secrets.table, "other"), replace(step.secrets, table=holding(host)[0])):
+        assert await failure(replace(step, secrets=secrets)) == "unknown_handle"
+    raw = replace(step, params=ExecAllowlisted(profile="p", secrets={"one": "a raw value"}))
+    with pytest.raises(HostlerError) as caught:
+        await KIND.apply(raw)
+    assert "raw" not in caught.value.message
+    step.secrets.table.close()
