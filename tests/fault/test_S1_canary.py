@@ -149,7 +149,7 @@ def paths(*operations: str) -> dict[str, dict[str, str]]:
         for operation in operations if "{operation_id}" in route.path else ("",):
             named = {"project_id": PROJECT, "operation_id": operation, "node_id": "a", "ref": "node.smoke.noop@v1"}
             if route.method == "GET":
-                found[route.path.format(**named)] = {name: wanted for name, wanted in ASKED.items() if name in route.query}
+                found[route.path.format(**named)] = {each: ASKED[each] for each in ASKED if each in route.query}
     return found
 
 

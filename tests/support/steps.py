@@ -45,6 +45,7 @@ def context_of(
         told.saved.append(saved)
 
     return StepContext(
+        confined=lambda said: None,
         host=host,
         params=params,
         task_id="tsk_1",

@@ -10,8 +10,10 @@ import msgspec
 
 from hostler.base.digest import canonical_json, sha256_hex
 from hostler.base.strict import convert
+from hostler.catalog.effects import Effects
 
-_LATER = frozenset({"secret_files", "secret_env"})
+_LATER = frozenset({"secret_files", "secret_env", "effects"})
+_NOTHING: tuple[Any, ...] = ([], (), None)
 
 
 class CommandProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -29,6 +31,7 @@ class CommandProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         secret_env: variables that a step fills with a secret, for programs that know no other way.
         run_as: user name, or "" for the agent's service user.
         sha256: pinned digest of the executable, or "".
+        effects: what it does to the machine; a node holds it to that. Without it only the walls of every command.
         on_interrupt: what a restart does with a run whose end is unknown.
     """
 
@@ -52,12 +55,15 @@ class CommandProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     max_output_bytes: int = 1_048_576
     sha256: str = ""
     on_interrupt: Literal["fail", "rerun"] = "fail"
+    effects: Effects | None = None
     description: str = ""
 
     def canonical(self) -> bytes:
         """Fields that came later are left out while they say nothing: signed digests stay what they were."""
         built = msgspec.to_builtins(self)
-        return canonical_json({name: value for name, value in built.items() if value or name not in _LATER})
+        return canonical_json(
+            {name: value for name, value in built.items() if name not in _LATER or value not in ([], (), None)}
+        )
 
     def digest(self) -> str:
         return sha256_hex(self.canonical())

@@ -13,6 +13,7 @@ from hostler.catalog.auto_executed import PLACES, auto_executed, check_written
 from hostler.catalog.binding import marked, reference
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.definition import Definition, StepTemplate
+from hostler.catalog.effects import findings as effects_of
 from hostler.catalog.inputs import check_schema
 from hostler.catalog.kinds import KINDS
 from hostler.catalog.lint_secrets import secrets_of_command, secrets_of_step
@@ -203,6 +204,8 @@ def _command(profile: CommandProfile, source: Source) -> Iterator[Finding]:
         if changes_what_runs(name, value):
             yield _found(source, "/env_passthrough", "environment", f"{name} changes what a program runs (J4)")
     yield from _placeholders(profile, source)
+    for pointer, message, hint in effects_of(profile.effects):
+        yield _found(source, pointer, "effects", message, hint)
     for pointer, message in secrets_of_command(profile):
         yield _found(source, pointer, "secrets", message)
 

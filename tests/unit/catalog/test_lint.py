@@ -30,6 +30,7 @@ COMMAND: dict[str, Any] = {
     "args": ["--", "${path}"],
     "arg_schema": {"path": {"type": "string"}},
     "timeout_seconds": 5,
+    "effects": {},
 }
 
 
@@ -150,3 +151,24 @@ def test_yaml_outside_the_strict_part_is_refused(text: bytes) -> None:
 def test_an_unknown_key_is_named_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(HostlerError, match=r"a\.yaml, line \d+.*unknown field `scirpt`"):
         findings(tmp_path, GOOD | {"scirpt": "x"})
+
+
+@pytest.mark.parametrize(
+    "effects",
+    [
+        None,
+        {"writes": ["/"]},
+        {"writes": ["/etc"]},
+        {"writes": ["relative"]},
+        {"writes": ["/srv/../etc"]},
+        {"writes": ["/etc/cron.d"]},
+        {"writes": ["/usr/lib/x"]},
+    ],
+)
+def test_J2_effects_are_declared_and_never_so_wide_that_they_mean_everything(tmp_path: Path, effects: Any) -> None:
+    command = COMMAND | {"effects": effects} if effects else {k: v for k, v in COMMAND.items() if k != "effects"}
+    assert findings(tmp_path, GOOD, command) == {"effects"}
+
+
+def test_effects_below_a_folder_of_data_are_in_order(tmp_path: Path) -> None:
+    assert findings(tmp_path, GOOD, COMMAND | {"effects": {"writes": ["/srv/models"], "syscalls": ["mount"]}}) == set()

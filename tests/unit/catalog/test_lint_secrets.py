@@ -16,6 +16,7 @@ COMMAND: dict[str, Any] = {
     "secret_files": ["password"],
     "secret_env": ["TOKEN"],
     "timeout_seconds": 5,
+    "effects": {},
 }
 MINT = {"id": "mint", "reusable": False, "kind": "command.exec_allowlisted", "params": {"profile": "mint"}}
 SECRETS = {"password": "${steps.mint.stdout}", "TOKEN": "${steps.mint.stdout}"}
@@ -34,7 +35,7 @@ def findings(tmp_path: Path, secrets: Any = None, mint: Any = None, **command: A
         "capabilities": {"os.kernel": "linux"},
         "steps": [mint or MINT, use],
     }
-    plain = {"id": "mint", "command": "/usr/bin/true", "timeout_seconds": 5}
+    plain = {"id": "mint", "command": "/usr/bin/true", "timeout_seconds": 5, "effects": {}}
     for name, documents in (("definitions", [definition]), ("commands", [COMMAND | command, plain])):
         (tmp_path / name).mkdir()
         for number, document in enumerate(documents):

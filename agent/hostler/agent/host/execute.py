@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hostler.agent.host.confine import UNDECLARED, Walls
 from hostler.agent.host.helpers import Answer, Helper, HelperGone, Pool
 from hostler.agent.host.output import Capture, OnLine
 from hostler.agent.host.reaper import KILL_LIMIT_S, MOST_SECRETS
@@ -37,6 +38,7 @@ class Command:
         secret_fds: descriptors the child gets as 3, 4, ...; they stay the caller's.
         secret_env: variables whose values the helper reads from these descriptors. It ends after such a
             command, because what it has read cannot be wiped.
+        walls: what it may write, and beyond what no command may do; see `Walls`.
         note: goes into the record; the digest of the argv.
         max_output_bytes: of each captured stream; the rest is read and dropped.
     """
@@ -52,6 +54,7 @@ class Command:
     record: tuple[str, int] | None = None
     secret_fds: tuple[int, ...] = ()
     secret_env: Mapping[str, int] = field(default_factory=dict)
+    walls: Walls = UNDECLARED
     note: str = ""
     grace_s: float = GRACE_S
 
@@ -63,6 +66,9 @@ class Finished:
     Attributes:
         leftovers: processes that outlived it and were ended.
         stdout, stderr: the last 64 KiB of what was captured.
+        landlock: version of Landlock that held it to its declared paths; 0 where it declared none.
+        cgroup: it had a control group of its own.
+        undeclared: paths that it tried to change and had not declared.
     """
 
     status: int
@@ -70,6 +76,9 @@ class Finished:
     leftovers: int = 0
     stdout: str = ""
     stderr: str = ""
+    landlock: int = 0
+    cgroup: bool = False
+    undeclared: tuple[str, ...] = ()
 
 
 class Execute:
@@ -77,7 +86,7 @@ class Execute:
 
     def __init__(self, spool: Path, clock: Clock, parallel: int) -> None:
         self._spool = Spool(spool, clock)
-        self._pool = Pool(parallel)
+        self._pool = Pool(parallel, str(spool))
         self._users = Users()
         self._ids = itertools.count(1)
         self._ready = False
@@ -101,7 +110,7 @@ class Execute:
         cancelled = cancelled or asyncio.Event()
         user = await self._users.to_run_as(command.run_as)
         await self._prepare()
-        helper = await self._pool.take()
+        helper = await self._pool.take(command.walls.allowed)
         try:
             if cancelled.is_set():
                 raise error("canceled", f"{command.argv[0]} was cancelled before it started")
@@ -183,7 +192,7 @@ class Execute:
         if result.get("stuck"):
             helper.release()
         kept = {name: capture.kept for name, capture in captures.items()}
-        return _finished(command, result, **kept)
+        return _finished(command, result, cgroup=helper.group is not None, **kept)
 
     def _order(self, order_id: int, command: Command, user: User | None, timeout_s: float) -> dict[str, object]:
         return {
@@ -200,6 +209,11 @@ class Execute:
             "capture": (command.capture_stdout, command.capture_stderr),
             "secret_fds": len(command.secret_fds),
             "secret_env": tuple(command.secret_env),
+            "walls": {
+                "writes": command.walls.writes,
+                "network": command.walls.network,
+                "syscalls": sorted(command.walls.allowed),
+            },
         }
 
 
@@ -228,10 +242,12 @@ async def _cancel_when(cancelled: asyncio.Event, helper: Helper, order_id: int) 
     helper.cancel(order_id)
 
 
-def _finished(command: Command, answer: Answer, *, stdout: str = "", stderr: str = "") -> Finished:
+def _finished(command: Command, answer: Answer, *, cgroup: bool, stdout: str = "", stderr: str = "") -> Finished:
     path = command.argv[0]
     if "changed" in answer:
         raise error("command_changed", f"{path} is not the pinned executable: {answer['changed']}")
+    if "unconfined" in answer:
+        raise error("sandbox_unavailable", f"{path} was not started: {answer['unconfined']}")
     if "refused" in answer:
         raise _not_started(path, answer)
     if answer["reason"] == "timeout":
@@ -244,6 +260,9 @@ def _finished(command: Command, answer: Answer, *, stdout: str = "", stderr: str
         leftovers=answer["leftovers"],
         stdout=stdout,
         stderr=stderr,
+        landlock=answer["landlock"],
+        cgroup=cgroup,
+        undeclared=tuple(answer["undeclared"]),
     )
 
 

@@ -15,10 +15,12 @@ from typing import Any
 
 import msgspec
 
+from hostler.agent.host.cgroups import Groups
 from hostler.agent.host.reaper import MESSAGE_BYTES, children, inherit_orphans
 from hostler.base.errors import error
 
 IDLE_S = 60.0
+STALE_S = 20.0  # longer than a helper takes to end a tree when its agent has gone
 _ORPHAN_ROUNDS = 2000  # ten seconds
 _COMMAND = (sys.executable, "-I", "-X", "utf8", "-m", "hostler.agent.host.reaper")
 
@@ -32,12 +34,14 @@ class HelperGone(Exception):
 class Helper:
     """One helper process. Takes an order, gives one answer."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, allowed: frozenset[str], groups: Groups) -> None:
+        self.allowed = allowed
+        self._groups = groups
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._process = subprocess.Popen(
-                _COMMAND, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                env={}, cwd="/", start_new_session=True,
+                (*_COMMAND, ",".join(sorted(allowed))), stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={}, cwd="/", start_new_session=True,
             )  # fmt: skip
         finally:
             theirs.close()
@@ -45,6 +49,7 @@ class Helper:
         self._loop, self._link = loop, ours
         self.pid = self._process.pid
         self._pidfd = os.pidfd_open(self.pid)
+        self.group = groups.make(self.pid)
         self._answer: asyncio.Future[Answer] | None = None
         self.ended: asyncio.Future[None] = loop.create_future()
         self.idle_since = 0.0
@@ -93,6 +98,8 @@ class Helper:
     def kill(self) -> None:
         """For a helper that does not answer any more."""
         self.release()
+        if self.group is not None:
+            self.group.kill()
         self._process.kill()
 
     def _on_message(self) -> None:
@@ -116,6 +123,8 @@ class Helper:
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
         self._process.wait()
+        if self.group is not None:
+            self._groups.ended(self.group)
         if self.usable:
             self._on_message()  # an answer may still lie in the socket
         self.release()
@@ -127,7 +136,9 @@ class Helper:
 class Pool:
     """At most `size` commands at once, each in a helper of its own."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, owner: str) -> None:
+        self._groups = Groups(owner)
+        self._swept = False
         self._slots = asyncio.Semaphore(size)
         self._idle: list[Helper] = []
         self._all: set[Helper] = set()
@@ -154,16 +165,20 @@ class Pool:
             await asyncio.sleep(0.005)
             for pid in orphans:
                 os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222 - does not wait
+            self._groups.clear()
 
-    async def take(self) -> Helper:
-        """Waits for a free slot; a warm helper if there is one."""
+    async def take(self, allowed: frozenset[str]) -> Helper:
+        """Waits for a free slot; a warm helper with just these walls if there is one."""
+        if not self._swept:
+            self._swept = True
+            asyncio.get_running_loop().call_later(STALE_S, self._groups.end_stale)
         await self._slots.acquire()
-        while self._idle:
-            helper = self._idle.pop()
+        for helper in [each for each in reversed(self._idle) if each.allowed == allowed]:
+            self._idle.remove(helper)
             if helper.usable:
                 return helper
         try:
-            helper = Helper(asyncio.get_running_loop())
+            helper = Helper(asyncio.get_running_loop(), allowed, self._groups)
         except OSError as err:
             self._slots.release()
             raise error("internal_error", "no helper process can be started") from err
@@ -193,6 +208,7 @@ class Pool:
             helper.release()
         for helper in going:
             await helper.ended
+        self._groups.clear()
 
     def _drop_idle(self) -> None:
         loop = asyncio.get_running_loop()

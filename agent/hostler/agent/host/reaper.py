@@ -1,14 +1,15 @@
 """The helper process: runs one command at a time and ends everything that command started.
 
-Started by `helpers.Helper` as `python -I -m hostler.agent.host.reaper` with one end of a SEQPACKET
-socket pair as its standard input. Only the standard library may be imported here.
+Started by `helpers.Helper` as `python -I -m hostler.agent.host.reaper GROUPS` with one end of a SEQPACKET
+socket pair as its standard input; GROUPS are the
+system calls its commands may use beyond the usual. Only the standard library may be imported here.
 
     agent  -> helper   {"id", "argv", "env", "cwd", "user", "record", "note", "timeout", "grace",
-                        "sha256", "capture", "secret_fds", "secret_env"}, with the write ends of the
+                        "sha256", "capture", "secret_fds", "secret_env", "walls"}, with the write ends of the
                         captured pipes, then the descriptors of the secrets
     agent  -> helper   {"cancel": id}
-    helper -> agent    {"id", "status", "signal", "reason", "leftovers", "stuck"}
-                       {"id", "refused": errno, "message"} | {"id", "changed": digest}
+    helper -> agent    {"id", "status", "signal", "reason", "leftovers", "stuck", "landlock", "undeclared"}
+                       {"id", "refused": errno, "message"} | {"id", "changed": digest} | {"id", "unconfined": reason}
 
 The helper is a subreaper and has one command at a time. So whatever is left below it belongs to that
 command, however often it forked or left its session (K6), and only direct children are ever
@@ -26,9 +27,14 @@ import resource
 import select
 import signal
 import socket
+import sys
 import time
-from collections.abc import Iterator
 from typing import Any
+
+from hostler.agent.host.confine import Started, Unconfined, Walls, start
+from hostler.agent.host.confine import settle as wall_in
+from hostler.agent.host.seccomp import machine
+from hostler.agent.host.watcher import Watcher
 
 MESSAGE_BYTES = 256 * 1024
 MOST_SECRETS = 8  # of one command
@@ -45,7 +51,6 @@ _DEFAULT_SIGNALS = (
 )  # fmt: skip
 
 Order = dict[str, Any]
-User = tuple[int, int, list[int]]  # uid, gid, supplementary groups
 
 
 class AgentGone(Exception):
@@ -151,30 +156,6 @@ def _parent(pid: int) -> int:
         return -1
 
 
-@contextlib.contextmanager
-def acting_as(user: User | None) -> Iterator[None]:
-    """Lends this process the user's identity for one spawn, and takes it back.
-
-    The saved user id stays 0, which is the way back; `execve` overwrites the child's with the user's,
-    so the command itself has no way back. This keeps the cheap vfork path, which `subprocess` gives up
-    for `user=`. Meanwhile a process of that user could signal this one, but neither trace nor read it.
-    """
-    if user is None:
-        yield
-        return
-    uid, gid, groups = user
-    before = os.getgroups()
-    try:
-        os.setgroups(groups)
-        os.setresgid(gid, gid, 0)
-        os.setresuid(uid, uid, 0)
-        yield
-    finally:
-        os.setresuid(0, 0, 0)
-        os.setresgid(0, 0, 0)
-        os.setgroups(before)
-
-
 def pinned(path: str, sha256: str) -> int:
     """An open executable whose bytes have that digest; starting it by descriptor leaves no gap (J4)."""
     low = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -188,8 +169,8 @@ def pinned(path: str, sha256: str) -> int:
     raise Changed(actual if actual != sha256 else "a script, which cannot be held from check to start")
 
 
-def spawn(order: Order, fds: list[int]) -> int:
-    """One execve of the fixed path (EX-06): no shell, no wrapper, no search path."""
+def spawn(order: Order, fds: list[int]) -> Started:
+    """One execve of the fixed path (EX-06), behind its walls: no shell, no wrapper, no search path."""
     path, fd = order["argv"][0], -1
     streams = sum(order["capture"])
     secrets = streams + order["secret_fds"]
@@ -197,7 +178,7 @@ def spawn(order: Order, fds: list[int]) -> int:
     actions = [(os.POSIX_SPAWN_DUP2, next(ends), 1 + n) for n, wanted in enumerate(order["capture"]) if wanted]
     above = [fcntl.fcntl(secret, fcntl.F_DUPFD_CLOEXEC, _ABOVE) for secret in fds[streams:secrets]]
     actions += [(os.POSIX_SPAWN_DUP2, secret, FIRST_SECRET_FD + n) for n, secret in enumerate(above)]
-    user: User | None = order["user"]
+    user = order["user"]
     os.chdir(order["cwd"])
     try:
         if order["sha256"]:
@@ -206,11 +187,15 @@ def spawn(order: Order, fds: list[int]) -> int:
         if user is not None:
             for end in fds[:streams]:
                 os.fchown(end, user[0], user[1])  # so that /dev/stdout can be opened by its new owner
-        with acting_as(user):
+        environment = order["env"] | read_env(order["secret_env"], fds[secrets:])
+
+        def execute() -> int:
             return os.posix_spawn(
-                path, order["argv"], order["env"] | read_env(order["secret_env"], fds[secrets:]),
+                path, order["argv"], environment,
                 file_actions=actions, setsid=True, setsigmask=(), setsigdef=_DEFAULT_SIGNALS,
             )  # fmt: skip
+
+        return start(execute, user, Walls.of(order["walls"]))
     finally:
         for held in (*above, fd):
             if held >= 0:
@@ -235,6 +220,16 @@ class Helper:
                 order, fds = self._receive()
                 if "argv" in order:
                     self._send({"id": order["id"], **self._run(order, fds)})
+
+    def refuse(self, reason: str) -> None:
+        """Starts nothing: a command without walls is none of ours."""
+        with contextlib.suppress(AgentGone):
+            while True:
+                order, fds = self._receive()
+                for fd in fds:
+                    os.close(fd)
+                if "argv" in order:
+                    self._send({"id": order["id"], "unconfined": reason})
 
     def _receive(self) -> tuple[Order, list[int]]:
         try:
@@ -261,11 +256,15 @@ class Helper:
             return _refusal(err)
         try:
             record.write("started", argv_digest=order["note"], at_ms=time.time_ns() // 1_000_000)
-            pid = spawn(order, fds)
+            started = spawn(order, fds)
         except Changed as err:
             record.end("refused", error_code="command_changed")
             record.close()
             return {"changed": str(err)}
+        except Unconfined as err:
+            record.end("refused", error_code="sandbox_unavailable")
+            record.close()
+            return {"unconfined": str(err)}
         except OSError as err:
             record.end("refused", error_code="command_not_found")
             record.close()
@@ -273,13 +272,18 @@ class Helper:
         finally:
             for fd in fds:
                 os.close(fd)
+        walls = Walls.of(order["walls"])
+        watcher = Watcher(started.listener, machine(), walls.writes or ()) if started.listener >= 0 else None
         try:
-            return self._follow(Tree(pid), order, record)
+            answer = self._follow(Tree(started.pid), order, record, watcher)
         finally:
             record.close()
+            if watcher is not None:
+                os.close(watcher.fd)
+        return answer | {"landlock": started.landlock_abi, "undeclared": watcher.undeclared if watcher else []}
 
-    def _follow(self, tree: Tree, order: Order, record: Record) -> dict[str, Any]:
-        reason = self._watch(tree.main, order)
+    def _follow(self, tree: Tree, order: Order, record: Record, watcher: Watcher | None) -> dict[str, Any]:
+        reason = self._watch(tree.main, order, watcher)
         if not reason:
             tree.reap()
             record.end("exited", **_ending(tree.main_status))
@@ -288,19 +292,24 @@ class Helper:
             record.end("killed", reason=reason, **_ending(tree.main_status))
         return {"reason": reason, "leftovers": tree.leftovers, "stuck": stuck, **_ending(tree.main_status)}
 
-    def _watch(self, pid: int, order: Order) -> str:
+    def _watch(self, pid: int, order: Order, watcher: Watcher | None) -> str:
         """Until the first process ends by itself (""), or why it has to."""
         deadline = time.monotonic() + order["timeout"]
         ended = os.pidfd_open(pid)
         self._poll.register(ended, select.POLLIN)
+        if watcher is not None:
+            self._poll.register(watcher.fd, select.POLLIN)
         try:
             while True:
                 left = deadline - time.monotonic()
                 events = [fd for fd, _ in self._poll.poll(max(0.0, left) * 1000 + 1)]
                 if ended in events:
                     return ""
-                if not events:
+                if not events or left <= 0:
                     return "timeout"
+                if watcher is not None and watcher.fd in events:
+                    watcher.step()
+                    continue
                 if self._cancels(order):
                     return "canceled"
         except AgentGone:
@@ -308,6 +317,8 @@ class Helper:
         finally:
             self._poll.unregister(ended)
             os.close(ended)
+            if watcher is not None:
+                self._poll.unregister(watcher.fd)
 
     def _cancels(self, order: Order) -> bool:
         message, _ = self._receive()
@@ -335,7 +346,7 @@ def settle() -> None:
     inherit_orphans()
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    if os.geteuid() == 0:  # `acting_as` leaves the saved user id 0, which would keep ambient capabilities
+    if os.geteuid() == 0:
         prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # only the end of the socket ends us: the tree goes first
@@ -350,6 +361,11 @@ def main() -> None:
         os.dup2(null, fd)
     os.close(null)
     settle()
+    try:
+        wall_in(frozenset(filter(None, sys.argv[1].split(","))))
+    except Unconfined as err:
+        Helper(link).refuse(str(err))
+        return
     Helper(link).serve()
 
 

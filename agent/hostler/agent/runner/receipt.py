@@ -37,6 +37,7 @@ class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         outcome: None for a step that failed.
         secrets: those that ended with the step.
+        sandbox: what a command was held to, and what it tried beyond.
     """
 
     envelope_digest: str
@@ -44,6 +45,7 @@ class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
     plan_digest: str
     outcome: Outcome | None
     secrets: tuple[Ending, ...] = ()
+    sandbox: dict[str, Any] = {}
 
 
 class ReceiptMaker:
@@ -59,6 +61,8 @@ class ReceiptMaker:
         predicate = _task_part(task) | _step_part(spec, report, facts) | _outcome_part(facts.outcome)
         if facts.secrets:
             predicate["secrets"] = msgspec.to_builtins(facts.secrets)
+        if facts.sandbox:
+            predicate["sandbox"] = facts.sandbox
         predicate["trust_domain"] = self._trust_domain
         return sign_statement(step_statement(predicate, self._link(head)), self._signer)
 

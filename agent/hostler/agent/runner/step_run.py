@@ -3,7 +3,7 @@
 import asyncio
 import functools
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -60,6 +60,7 @@ class StepRun:
         self._params_digest = ""
         self._plan_digest = ""
         self._secrets = secrets
+        self._sandbox: dict[str, Any] = {}
         self._log = StepLog(parts.journal, parts.clock, self._redact, work.spec, index)
 
     async def run(self, outputs: Outputs, approved: PlannedStep | None) -> Ended:
@@ -152,6 +153,7 @@ class StepRun:
             progress=StepMeter(parts.progress, parts.clock, task, self._index).progress,
             log=self._log.line,
             secrets=StepSecrets(self._secrets, self._spec.step_id),
+            confined=self._sandbox.update,
             save_checkpoint=functools.partial(parts.journal.save_checkpoint, self._key, self._spec.step_id),
         )
 
@@ -166,6 +168,7 @@ class StepRun:
             plan_digest=self._plan_digest,
             outcome=outcome,
             secrets=endings,
+            sandbox=self._sandbox,
         )
         receipt = self._parts.receipts.step(self._work.spec, self._spec, report, facts, head)
         point("after_receipt", self._spec.kind)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from hostler.agent.host.confine import UNDECLARED, Walls
 from hostler.agent.host.execute import Command, Finished, RunRecord, RunState, environment
 from hostler.agent.steps.contract import Change, Outcome, Plan, Probe, StepContext, StepView, Truth
 from hostler.base.clock import Deadline
@@ -32,6 +33,7 @@ class ExecAllowlistedKind:
         facts += [f"with {', '.join(names)}"] if names else ["with an empty environment"]
         secret_names = [*profile.secret_files, *profile.secret_env]
         facts += [f"given the secrets {', '.join(secret_names)}"] if secret_names else []
+        facts += [_declared(profile)]
         facts += [f"pinned to sha256 {profile.sha256}"] if profile.sha256 else []
         return Plan((Change(action="run", target=_shown(argv), detail="; ".join(facts)),))
 
@@ -41,7 +43,8 @@ class ExecAllowlistedKind:
         for again in range(profile.retries, -1, -1):
             with _descriptors(given) as fds:
                 finished = await _run(context, profile, argv, fds)
-            failure = _failure(argv[0], profile, finished.status, finished.signal)
+            context.confined(_walls_said(profile, finished))
+            failure = _undeclared(argv[0], finished) or _failure(argv[0], profile, finished.status, finished.signal)
             if finished.leftovers:
                 context.log("agent", f"{finished.leftovers} processes outlived {argv[0]} and were ended")
             if failure is None:
@@ -102,11 +105,42 @@ async def _run(context: StepContext, profile: CommandProfile, argv: tuple[str, .
         capture_stderr=profile.capture_stderr,
         max_output_bytes=profile.max_output_bytes,
         record=(context.task_id, context.step_index),
+        walls=_walls(profile),
         note=digest_of(argv),
     )
     seconds = min(float(profile.timeout_seconds), context.deadline.remaining())
     deadline = Deadline.after(seconds, context.host.clock)
     return await context.host.execute.run(command, deadline=deadline, cancelled=context.cancelled, on_line=context.log)
+
+
+def _walls(profile: CommandProfile) -> Walls:
+    effects = profile.effects
+    if effects is None:
+        return UNDECLARED
+    return Walls(effects.writes, effects.network, frozenset(effects.syscalls))
+
+
+def _walls_said(profile: CommandProfile, finished: Finished) -> dict[str, Any]:
+    """For the receipt: what every command is held to, what this one declared, and what it tried beyond."""
+    effects = profile.effects
+    return {
+        "no_new_privileges": True,
+        "seccomp": True,
+        "cgroup": finished.cgroup,
+        "landlock": finished.landlock,
+        "writes": None if effects is None else list(effects.writes),
+        "network": True if effects is None else effects.network,
+        "syscalls": [] if effects is None else list(effects.syscalls),
+        "undeclared": list(finished.undeclared),
+    }
+
+
+def _undeclared(path: str, finished: Finished) -> HostlerError | None:
+    """A command that swallowed the refusal and went on has failed all the same."""
+    if not finished.undeclared:
+        return None
+    shown = ", ".join(finished.undeclared[:3])
+    return error("undeclared_effect", f"{path} tried to change {shown}, which its profile does not declare")
 
 
 def _failure(path: str, profile: CommandProfile, status: int, signal: int) -> HostlerError | None:
@@ -144,6 +178,13 @@ def _judge(profile: CommandProfile, argv: tuple[str, ...], record: RunRecord) ->
     if record.state == RunState.NONE or profile.on_interrupt == "rerun":
         return Probe(truth=Truth.NOT_DONE)
     return Probe(truth=Truth.AMBIGUOUS, note=f"nobody saw how {argv[0]} ended")
+
+
+def _declared(profile: CommandProfile) -> str:
+    effects = profile.effects
+    if effects is None:
+        return "its effects are not declared"
+    return f"writing {', '.join(effects.writes) or 'nothing'}, {'with' if effects.network else 'without'} the network"
 
 
 def _shown(argv: tuple[str, ...]) -> str:

@@ -118,6 +118,7 @@ class StepContext(StepView):
     log: Callable[[str, str], None] = field(kw_only=True)  # stream (stdout, stderr, agent), line
     save_checkpoint: Callable[[dict[str, Any]], Awaitable[None]] = field(kw_only=True)
     secrets: StepSecrets = field(kw_only=True)
+    confined: Callable[[dict[str, Any]], None] = field(kw_only=True)  # for the receipt: what it was held to
 
 
 class StepKind(Protocol):

@@ -105,7 +105,8 @@ SPAWN = """
 import os, sys
 from hostler.agent.host import reaper
 order = {"argv": ["/usr/bin/cat", "/proc/self/fd/3", "/proc/self/fd/4"], "env": {}, "cwd": "/", "user": None,
-         "sha256": sys.argv[1], "capture": (False, False), "secret_fds": 2, "secret_env": ()}
+         "sha256": sys.argv[1], "capture": (False, False), "secret_fds": 2, "secret_env": (),
+         "walls": {"writes": None, "network": True, "syscalls": ()}}
 for word, place in (("one ", 21), ("two ", 20)):
     fd = os.memfd_create(word)
     os.write(fd, word.encode())
@@ -117,7 +118,7 @@ for there, here in zip((21, 20), places):
         os.dup2(there, here, inheritable=False)
         os.close(there)
 before = set(os.listdir("/proc/self/fd"))
-os.waitpid(reaper.spawn(order, places), 0)
+os.waitpid(reaper.spawn(order, places).pid, 0)
 assert set(os.listdir("/proc/self/fd")) == before
 """
 
