@@ -1,13 +1,14 @@
-"""Starts a program from a thread that has given up everything it does not need. Standard library only.
+"""Starts programs from a thread that has given up everything they do not need. Standard library only.
 
 On Linux credentials, Landlock and system call filters belong to a thread, and a child has those of the thread that
-started it. So the thread gives them up for good, starts the program and ends; the helper around it stays what it
-was, and the cheap vfork path of posix_spawn stays too. What every command is held to, the helper itself is held to:
-no new privileges, and none of the calls that no command needs.
+started it. So a thread gives them up for good and starts what is to run behind the same walls; the helper around it
+stays what it was, and the cheap vfork path of posix_spawn stays too. What every command is held to, the helper
+itself is held to: no new privileges, and none of the calls that no command needs.
 """
 
 import _thread
 import ctypes
+import os
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -41,60 +42,96 @@ class Walls(NamedTuple):
 UNDECLARED = Walls(None, True, frozenset())
 
 
-class Started(NamedTuple):
-    """`listener`: descriptor that shows calls which write, or -1. `landlock_abi`: 0 where writes are not held."""
-
-    pid: int
-    listener: int
-    landlock_abi: int
-
-
 class Unconfined(Exception):
     """The walls do not stand, so nothing was started."""
 
 
-def start(spawn: Callable[[], int], user: User | None, walls: Walls) -> Started:
-    """Runs `spawn` behind the walls, as the user.
+class Confined:
+    """A thread behind walls that starts one program after the other for whoever made it.
 
-    Raises:
-        Unconfined: the kernel refused one of the walls.
-        OSError: what `spawn` raised.
+    Attributes:
+        listener: descriptor that shows calls which write, or -1.
+        landlock_abi: the kernel's version; 0 where writes are not held.
     """
-    done = _thread.allocate_lock()
-    done.acquire()
-    outcome: list[Started | BaseException] = []
 
-    def run() -> None:
+    def __init__(self, user: User | None, walls: Walls) -> None:
+        """Raises `Unconfined` when the kernel refused one of the walls."""
+        self._key = user, walls, _places(walls)
+        self._work: Callable[[], int] | None = None
+        self._result: int | BaseException = 0
+        self._go, self._done = _thread.allocate_lock(), _thread.allocate_lock()
+        self._go.acquire()
+        self._done.acquire()
+        self.listener, self.landlock_abi = -1, 0
+        _thread.start_new_thread(self._run, (user, walls))
+        self._answer()
+
+    def fits(self, user: User | None, walls: Walls) -> bool:
+        """Whether its walls are these, and stand where these would: a folder made anew is another one."""
+        return self._key == (user, walls, _places(walls))
+
+    def start(self, spawn: Callable[[], int]) -> int:
+        """The process id that `spawn` gives, run behind the walls. Raises what it raises."""
+        self._work = spawn
+        self._go.release()
+        return self._answer()
+
+    def close(self) -> None:
+        """Ends the thread. What it has started stays behind the walls."""
+        self._work = None
+        self._go.release()
+        if self.listener >= 0:
+            os.close(self.listener)
+
+    def _answer(self) -> int:
+        self._done.acquire()
+        if isinstance(self._result, BaseException):
+            raise self._result
+        return self._result
+
+    def _run(self, user: User | None, walls: Walls) -> None:
         try:
-            outcome.append(_start(spawn, user, walls))
-        except BaseException as err:  # noqa: BLE001 - handed to the one who waits
-            outcome.append(err)
-        finally:
-            done.release()
+            self.landlock_abi, self.listener = _confine(user, walls)
+        except OSError as err:
+            self._result = Unconfined(err.strerror or str(err))
+            self._done.release()
+            return
+        while True:
+            self._done.release()
+            self._go.acquire()
+            if self._work is None:
+                return
+            try:
+                self._result = self._work()
+            except BaseException as err:  # noqa: BLE001 - handed to the one who waits
+                self._result = err
 
-    _thread.start_new_thread(run, ())
-    done.acquire()
-    (result,) = outcome
-    if isinstance(result, BaseException):
-        raise result
-    return result
+
+def _places(walls: Walls) -> tuple[tuple[int, int] | None, ...]:
+    """Which folders the declared paths are now."""
+    return tuple(_place(path) for path in walls.writes or ())
 
 
-def _start(spawn: Callable[[], int], user: User | None, walls: Walls) -> Started:
-    watched = walls.writes is not None
-    listener, version = -1, 0
+def _place(path: str) -> tuple[int, int] | None:
     try:
-        kind = seccomp.machine()
-        if user is not None:
-            _become(kind, *user)
-        if walls.writes is not None:
-            version = landlock.restrict_writes(walls.writes)
-        if watched or not walls.network:
-            made = seccomp.install(kind, seccomp.declared(kind, walls.network, watched), listener=watched)
-            listener = made if watched else -1
-    except OSError as err:
-        raise Unconfined(err.strerror or str(err)) from err
-    return Started(spawn(), listener, version)
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _confine(user: User | None, walls: Walls) -> tuple[int, int]:
+    """Landlock's version and the listener, once the calling thread is behind the walls."""
+    kind = seccomp.machine()
+    watched = walls.writes is not None
+    version = made = 0
+    if user is not None:
+        _become(kind, *user)
+    if walls.writes is not None:
+        version = landlock.restrict_writes(walls.writes)
+    if watched or not walls.network:
+        made = seccomp.install(kind, seccomp.declared(kind, walls.network, watched), listener=watched)
+    return version, made if watched else -1
 
 
 def settle(allowed: frozenset[str]) -> None:

@@ -31,7 +31,7 @@ import sys
 import time
 from typing import Any
 
-from hostler.agent.host.confine import Started, Unconfined, Walls, start
+from hostler.agent.host.confine import Confined, Unconfined, Walls
 from hostler.agent.host.confine import settle as wall_in
 from hostler.agent.host.seccomp import machine
 from hostler.agent.host.watcher import Watcher
@@ -139,13 +139,15 @@ class Tree:
 
 
 def children() -> list[int]:
-    """Direct children, orphans taken over included."""
-    me = os.getpid()
+    """Direct children of every thread, orphans taken over included."""
+    me, found = os.getpid(), []
     try:
-        with open(f"/proc/self/task/{me}/children", "rb") as file:  # noqa: PTH123 - pathlib is heavy here
-            return [int(word) for word in file.read().split()]
-    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+        for thread in os.listdir("/proc/self/task"):  # noqa: PTH208 - pathlib is heavy here
+            with open(f"/proc/self/task/{thread}/children", "rb") as file:  # noqa: PTH123
+                found += [int(word) for word in file.read().split()]
+    except FileNotFoundError:  # a thread that has just ended, or a kernel without CONFIG_PROC_CHILDREN
         return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent(pid) == me]  # noqa: PTH208
+    return found
 
 
 def _parent(pid: int) -> int:
@@ -169,7 +171,7 @@ def pinned(path: str, sha256: str) -> int:
     raise Changed(actual if actual != sha256 else "a script, which cannot be held from check to start")
 
 
-def spawn(order: Order, fds: list[int]) -> Started:
+def spawn(confined: Confined, order: Order, fds: list[int]) -> int:
     """One execve of the fixed path (EX-06), behind its walls: no shell, no wrapper, no search path."""
     path, fd = order["argv"][0], -1
     streams = sum(order["capture"])
@@ -195,7 +197,7 @@ def spawn(order: Order, fds: list[int]) -> Started:
                 file_actions=actions, setsid=True, setsigmask=(), setsigdef=_DEFAULT_SIGNALS,
             )  # fmt: skip
 
-        return start(execute, user, Walls.of(order["walls"]))
+        return confined.start(execute)
     finally:
         for held in (*above, fd):
             if held >= 0:
@@ -212,6 +214,8 @@ class Helper:
         self._link = link
         self._poll = select.poll()
         self._poll.register(link, select.POLLIN)
+        self._confined: Confined | None = None
+        self._watcher: Watcher | None = None
 
     def serve(self) -> None:
         """One order after the other until the agent is gone."""
@@ -256,7 +260,8 @@ class Helper:
             return _refusal(err)
         try:
             record.write("started", argv_digest=order["note"], at_ms=time.time_ns() // 1_000_000)
-            started = spawn(order, fds)
+            confined = self._confined_for(order)
+            pid = spawn(confined, order, fds)
         except Changed as err:
             record.end("refused", error_code="command_changed")
             record.close()
@@ -272,15 +277,27 @@ class Helper:
         finally:
             for fd in fds:
                 os.close(fd)
-        walls = Walls.of(order["walls"])
-        watcher = Watcher(started.listener, machine(), walls.writes or ()) if started.listener >= 0 else None
+        watcher = self._watcher
         try:
-            answer = self._follow(Tree(started.pid), order, record, watcher)
+            answer = self._follow(Tree(pid), order, record, watcher)
         finally:
             record.close()
-            if watcher is not None:
-                os.close(watcher.fd)
-        return answer | {"landlock": started.landlock_abi, "undeclared": watcher.undeclared if watcher else []}
+        seen = watcher.taken() if watcher is not None else []
+        return answer | {"landlock": confined.landlock_abi, "undeclared": seen}
+
+    def _confined_for(self, order: Order) -> Confined:
+        """The thread behind these walls; mostly they are those of the last command."""
+        user, walls = order["user"] and tuple(order["user"]), Walls.of(order["walls"])
+        if self._confined is not None and self._confined.fits(user, walls):
+            return self._confined
+        if self._confined is not None:
+            self._confined.close()
+            self._confined = self._watcher = None
+        confined = Confined(user, walls)
+        if confined.listener >= 0:
+            self._watcher = Watcher(confined.listener, machine(), walls.writes or ())
+        self._confined = confined
+        return confined
 
     def _follow(self, tree: Tree, order: Order, record: Record, watcher: Watcher | None) -> dict[str, Any]:
         reason = self._watch(tree.main, order, watcher)

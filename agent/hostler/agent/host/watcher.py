@@ -22,7 +22,7 @@ MOST_NOTED = 16
 
 
 class Watcher:
-    """One listener, for one command and all it starts.
+    """One listener: for one command at a time, and all it starts.
 
     Attributes:
         undeclared: the first paths outside what was declared that somebody tried to change.
@@ -33,6 +33,11 @@ class Watcher:
         self._writers = {kind.calls[name]: (name, WRITERS[name]) for name in WRITERS if name in kind.calls}
         self._writable = tuple(os.path.realpath(path) for path in writable)
         self.undeclared: list[str] = []
+
+    def taken(self) -> list[str]:
+        """The paths noted since the last time."""
+        taken, self.undeclared = self.undeclared, []
+        return taken
 
     def step(self) -> bool:
         """Answers one call. False once nobody is left who could make one."""

@@ -104,9 +104,9 @@ async def test_more_secrets_than_a_message_carries_are_refused(host: Host, fds: 
 SPAWN = """
 import os, sys
 from hostler.agent.host import reaper
+from hostler.agent.host.confine import UNDECLARED, Confined
 order = {"argv": ["/usr/bin/cat", "/proc/self/fd/3", "/proc/self/fd/4"], "env": {}, "cwd": "/", "user": None,
-         "sha256": sys.argv[1], "capture": (False, False), "secret_fds": 2, "secret_env": (),
-         "walls": {"writes": None, "network": True, "syscalls": ()}}
+         "sha256": sys.argv[1], "capture": (False, False), "secret_fds": 2, "secret_env": ()}
 for word, place in (("one ", 21), ("two ", 20)):
     fd = os.memfd_create(word)
     os.write(fd, word.encode())
@@ -117,8 +117,9 @@ for there, here in zip((21, 20), places):
     if there != here:
         os.dup2(there, here, inheritable=False)
         os.close(there)
+confined = Confined(None, UNDECLARED)
 before = set(os.listdir("/proc/self/fd"))
-os.waitpid(reaper.spawn(order, places).pid, 0)
+os.waitpid(reaper.spawn(confined, order, places), 0)
 assert set(os.listdir("/proc/self/fd")) == before
 """
 

@@ -64,7 +64,7 @@ async def test_a_run_that_could_not_start_is_recalled_as_refused(host: Host) -> 
 
 async def test_a_run_that_took_too_long_is_recalled_as_ended_by_us(host: Host) -> None:
     with pytest.raises(HostlerError):
-        await run(host, "/usr/bin/sleep", "60", seconds=0.02, record=RUN)
+        await run(host, "/usr/bin/sleep", "60", seconds=0.3, record=RUN)
     record = await host.execute.recall(*RUN)
     assert (record.state, record.reason) == (RunState.KILLED, "timeout")
 

@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import os
+import shutil
 import signal
 import struct
 from collections.abc import AsyncIterator
@@ -128,6 +129,24 @@ tried(lambda: os.mkdir("relative"))
     assert [path.name for path in outside.iterdir()] == ["there"]
 
 
+async def test_walls_are_kept_for_the_next_command_and_put_up_anew_when_a_folder_is_another_one(tmp_path: Path) -> None:
+    inside = tmp_path / "in"
+    inside.mkdir()
+    code = "import sys\ntry: open(sys.argv[1] + '/x', 'w')\nexcept OSError as err: print(err.errno)\nelse: print(0)"
+    async with host_in(tmp_path, parallel=1) as host:
+
+        async def tried(walls: Walls) -> tuple[str, int]:
+            done = await run(host, *python(code, str(inside)), walls=walls)
+            return done.stdout.strip(), len(done.undeclared)
+
+        assert await tried(writing(inside)) == ("0", 0)
+        assert await tried(NOTHING) == ("13", 1)
+        assert await tried(NOTHING) == ("13", 1), "what was noted is told once"
+        shutil.rmtree(inside)
+        inside.mkdir()
+        assert await tried(writing(inside)) == ("0", 0)
+
+
 async def test_J1_a_link_out_of_a_declared_folder_leads_nowhere(host: Host, tmp_path: Path) -> None:
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir()
@@ -242,7 +261,7 @@ async def test_A8_walls_that_cannot_be_built_leave_nothing_started(host: Host, m
 
     started: list[int] = []
     with pytest.raises(confine.Unconfined):
-        confine.start(lambda: started.append(1) or 1, None, NOTHING)
+        confine.Confined(None, NOTHING).start(lambda: started.append(1) or 1)
     assert started == []
     assert helper_of_another
 
