@@ -161,5 +161,6 @@ def read_bundle(data: bytes) -> tuple[bytes, tuple[bytes, ...]]:
         HostlerError: `invalid_request`.
     """
     bundle = decode_json(data, BundleFile, what="catalog bundle")
-    documents = tuple(canonical_json(msgspec.json.decode(document)) for document in bundle.documents)
+    decoded = (decode_json(bytes(document), object, what="catalog document") for document in bundle.documents)
+    documents = tuple(canonical_json(document) for document in decoded)
     return bytes(bundle.manifest), documents
