@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hostler.agent.journal.journal import Journal
 from hostler.base.clock import Clock
-from hostler.base.errors import HostlerError
+from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
 from hostler.catalog.manifest import Catalog, open_catalog
 from hostler.pki.trust import TrustStore
@@ -64,6 +64,7 @@ class Trusted:
         try:
             floor = self.store.state.catalog_version
             fresh = open_catalog(update.manifest, update.documents, self.store, self._clock.now_ms(), floor)
+            _refuse_fork(self.catalog, fresh)
         except HostlerError as err:
             self.refused = err.code
             _log.warning("catalog.refused", error=err, current_version=self.catalog_version)
@@ -91,3 +92,9 @@ class Trusted:
                 self._use(self.catalog.manifest_envelope, self.catalog.documents)
             _log.info("keyset.accepted", version=self.store.keyset.version, epoch=self.store.control_epoch)
         return changed
+
+
+def _refuse_fork(current: Catalog | None, fresh: Catalog) -> None:
+    """Raises `catalog_rollback` for a second catalog of the version in force: one number, one content."""
+    if current is not None and fresh.version == current.version and fresh.manifest != current.manifest:
+        raise error("catalog_rollback", f"there is a catalog {fresh.version} already, with another content")
