@@ -136,6 +136,34 @@ async def test_SE_04_whatever_a_taken_over_session_process_says_the_runner_stand
     await asyncio.sleep(0)
 
 
+async def test_SE_04_a_frame_longer_than_any_is_refused_before_it_is_read() -> None:
+    reader = asyncio.StreamReader()
+    reader.feed_data((frames.MAX_FRAME + 1).to_bytes(4) + b"x")
+    with pytest.raises(HostlerError) as caught:
+        await asyncio.wait_for(frames.read(reader, frames.TO_RUNNER), 2)
+    assert caught.value.code == "malformed_envelope"
+
+
+async def test_SE_04_fields_that_no_frame_has_are_refused() -> None:
+    reader = asyncio.StreamReader()
+    reader.feed_data(HOSTILE["fields that are not there"])
+    with pytest.raises(HostlerError):
+        await frames.read(reader, frames.TO_RUNNER)
+
+
+async def test_SE_04_a_code_that_is_none_of_ours_says_only_that_the_call_failed() -> None:
+    hostile = Taken(encoded(Ready(uid=1)), encoded(Answer(call=1, error_code="no_such_code", message="x")))
+    outside = Outside(hostile.connect)
+    running = asyncio.create_task(outside.run())
+    with pytest.raises(HostlerError) as caught:
+        await outside.ask(Tls(trust_domain="x", ca_pems=()), "h:1", "Renew", b"", timeout_s=-4.5)
+    assert caught.value.code == "controller_unreachable"
+    running.cancel()
+    await asyncio.wait([running])
+    await hostile.stop()
+    await asyncio.sleep(0)
+
+
 async def test_SE_04_a_task_that_the_session_process_made_up_is_still_judged() -> None:
     """What comes through is an envelope like any other: its signature is checked behind the socket."""
     forged = Tasks((Envelope(b"payload", TASK_TYPE, (Signature("k", b"s"),)),))

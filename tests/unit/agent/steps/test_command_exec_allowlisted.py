@@ -18,6 +18,7 @@ from hostler.agent.steps.contract import StepContext, Truth
 from hostler.base.clock import Deadline
 from hostler.base.errors import HostlerError
 from hostler.catalog.command_profile import CommandProfile
+from hostler.catalog.effects import Effects
 from hostler.catalog.params.command import ExecAllowlisted
 from support.commands import ME, host_in, python
 from support.steps import Told, context_of
@@ -258,3 +259,26 @@ async def test_CR_03_a_value_that_is_no_handle_of_the_step_starts_nothing(host: 
         await KIND.apply(raw)
     assert "raw" not in caught.value.message
     step.secrets.table.close()
+
+
+async def test_SE_04_what_a_command_tries_beyond_its_declaration_fails_the_step_and_is_noted(
+    host: Host, tmp_path: Path
+) -> None:
+    said: dict[str, Any] = {}
+    code = f"\ntry: open({str(tmp_path / 'x')!r}, 'w')\nexcept OSError: pass"
+    step = replace(context(host, Told(), **runs(code), effects=Effects()), confined=said.update)
+    assert await failure(step) == "undeclared_effect"
+    assert said["undeclared"] == [str(tmp_path / "x")]
+    assert said["landlock"] > 0
+    declared = context(host, Told(), **runs(code), effects=Effects(writes=(str(tmp_path),)))
+    assert (await KIND.apply(declared)).exit_status == 0
+    assert (tmp_path / "x").exists()
+
+
+async def test_the_plan_says_what_was_declared(host: Host) -> None:
+    (open_,) = (await KIND.plan(context(host, Told(), effects=Effects(writes=("/srv",), network=True)))).changes
+    (closed,) = (await KIND.plan(context(host, Told(), effects=Effects()))).changes
+    (silent,) = (await KIND.plan(context(host, Told()))).changes
+    assert "writing /srv, with the network" in open_.detail
+    assert "writing nothing, without the network" in closed.detail
+    assert "its effects are not declared" in silent.detail
