@@ -109,7 +109,7 @@ async def test_P1_a_new_epoch_starts_the_sequences_again_and_ends_a_hold_which_o
     async with core(tmp_path, keys) as node:
         assert (node.journal.held, node.journal.high_sequence) == (True, spec.sequence)
         await node.journal.begin_epoch(1)
-        assert node.journal.held, "the same epoch again changes nothing"
+        assert (node.journal.held, node.journal.high_sequence) == (True, spec.sequence), "the same again is nothing"
         await node.journal.begin_epoch(2)
         assert (node.journal.held, node.journal.high_sequence) == (False, 0)
         assert node.journal.known(spec.task_id) is not None, "what was executed stays known"

@@ -3,6 +3,7 @@
 from hostler.control.kernel.commands import (
     Actor,
     ControlStarted,
+    NodeGone,
     NodeHello,
     NodeStatus,
     RecoverEpoch,
@@ -30,6 +31,15 @@ def test_P1_nothing_is_sent_to_a_node_that_has_seen_more_than_we_remember() -> N
     operation_id = bench.run(submit(node)).operation_id
     assert bench.orders == []
     assert bench.operation(operation_id).status == "queued"
+
+
+def test_P1_what_waited_for_a_node_is_not_sent_when_it_comes_back_ahead_of_us() -> None:
+    bench = Bench()
+    node = bench.node()
+    bench.run(NodeGone(node_id=node.node_id, session_id="s1"))
+    bench.run(submit(node))
+    bench.run(hello(node.node_id, session="s2", high_sequence=7))
+    assert bench.orders == []
 
 
 def test_P1_a_node_that_says_that_it_holds_is_believed_also_after_we_have_caught_up() -> None:
