@@ -51,7 +51,7 @@ def age(control: Plane, days: int) -> None:
         db.execute("UPDATE certificates SET not_after_ms = ?", (SystemClock().now_ms() - days * 24 * HOUR_MS,))
 
 
-async def test_PK_05_a_node_that_slept_past_its_certificate_comes_back_with_its_enrolled_key(tmp_path: Path) -> None:
+async def test_PK_05_I2_a_node_that_slept_past_its_certificate_comes_back_with_its_enrolled_key(tmp_path: Path) -> None:
     async with plane(tmp_path) as control:
         node = await control.enroll()
         me = stored(tmp_path, node, expired(control, node))

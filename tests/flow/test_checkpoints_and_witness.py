@@ -91,7 +91,7 @@ async def newest(control: Plane, receipts: int) -> Any:
     await until(there)
 
 
-async def test_J3_checkpoints_are_witnessed_exported_and_verified_offline(tmp_path: Path) -> None:
+async def test_checkpoints_are_witnessed_exported_and_verified_offline(tmp_path: Path) -> None:
     config = prepare(tmp_path, checkpoint_seconds=1)
     with_witness(tmp_path)
     trust, bundle, earlier = tmp_path / "pki/trust.json", tmp_path / "audit.json", tmp_path / "earlier.json"
@@ -145,7 +145,7 @@ async def test_J3_checkpoints_are_witnessed_exported_and_verified_offline(tmp_pa
     assert f"{a.node_id}  receipt 1: receipts 1 to 1 are missing" in cut.output
 
 
-async def test_J3_a_witness_refuses_a_control_plane_that_was_rolled_back_and_forked(tmp_path: Path) -> None:
+async def test_a_witness_refuses_a_control_plane_that_was_rolled_back_and_forked(tmp_path: Path) -> None:
     config = prepare(tmp_path, checkpoint_seconds=1)
     with_witness(tmp_path)
     async with plane(tmp_path, config) as control:
@@ -173,7 +173,7 @@ async def test_J3_a_witness_refuses_a_control_plane_that_was_rolled_back_and_for
         assert (tmp_path / "witness.json.refused").exists()
 
 
-async def test_J3_a_node_that_is_taken_out_of_the_store_is_missed(tmp_path: Path) -> None:
+async def test_a_node_that_is_taken_out_of_the_store_is_missed(tmp_path: Path) -> None:
     config = prepare(tmp_path, checkpoint_seconds=1)
     with_witness(tmp_path)
     async with plane(tmp_path, config) as control:

@@ -42,6 +42,7 @@ from hostler.wire.node import Heartbeat, Hello, KeysetUpdate
 
 _log = get_logger("hostler.agent.daemon")
 _HOUSEKEEPING_S = 15.0
+CLOCK_SKEW, MOST_SKEW_MS = "clock_skew", 60_000  # a task is signed to be valid a minute early
 
 
 class Daemon:
@@ -114,6 +115,7 @@ class Daemon:
             transport=self.config.control.transport,
             rng=rng,
             renew_within=self.renewal.renew_within,
+            clock=self.clock,
         )
 
     async def run(self) -> None:
@@ -172,7 +174,7 @@ class Daemon:
             "at_ms": self.clock.now_ms(),
             "session": self.session.state,
             "hold": self._hold(),
-            "drift": self.renewal.drift,
+            "drift": self._drift(),
             "storage": self.journal.storage,
             "running_tasks": self.pipeline.running,
             "outbox_rows": self.journal.outbox_rows,
@@ -211,6 +213,12 @@ class Daemon:
         forgotten = "controller_rollback" if self.journal.held else ""
         return forgotten or self.session.hold or self.trusted.refused
 
+    def _drift(self) -> str:
+        """What is not as it should be, and no task can mend."""
+        if self.renewal.drift:
+            return self.renewal.drift
+        return CLOCK_SKEW if abs(self.session.clock_skew_ms) > MOST_SKEW_MS else ""
+
     def _view(self) -> AdmissionView:
         return AdmissionView(
             node_id=self.me.node_id,
@@ -240,7 +248,7 @@ class Daemon:
             labels=self.config.labels,
             storage=self.journal.storage,
             hold=self._hold(),
-            drift=self.renewal.drift,
+            drift=self._drift(),
             instance_id=self._instance_id,
         )
 
@@ -253,7 +261,7 @@ class Daemon:
             hold=self._hold(),
             keyset_version=self.trusted.store.keyset.version,
             catalog_version=self.trusted.catalog_version,
-            drift=self.renewal.drift,
+            drift=self._drift(),
         )
 
 

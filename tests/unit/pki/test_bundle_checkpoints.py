@@ -89,9 +89,7 @@ def bent(kind: str, ledger: Ledger, place: int) -> list[bytes]:
     kind=st.sampled_from(["altered", "dropped", "reordered", "inserted", "truncated"]),
     data=st.data(),
 )
-def test_J3_any_single_change_of_a_chain_is_named_at_its_exact_index(
-    length: int, kind: str, data: st.DataObject
-) -> None:
+def test_any_single_change_of_a_chain_is_named_at_its_exact_index(length: int, kind: str, data: st.DataObject) -> None:
     ledger = Ledger().grow(OTHER, 2).grow(NODE, length)
     ledger.checkpoint()
     last = length - 2 if kind == "reordered" else length - 1
@@ -104,7 +102,7 @@ def test_J3_any_single_change_of_a_chain_is_named_at_its_exact_index(
     assert of(report, OTHER).fault is None
 
 
-def test_J3_a_cut_off_end_is_named_with_what_is_missing(ledger: Ledger) -> None:
+def test_a_cut_off_end_is_named_with_what_is_missing(ledger: Ledger) -> None:
     report = verify_bundle(edited(ledger.bundle(), nod_b=ledger.chains["nod_b"][:4]))
     assert fault(report) == (4, "truncated")
     found = of(report, NODE).fault
@@ -120,7 +118,7 @@ def test_without_checkpoints_a_cut_off_end_is_not_seen_and_nothing_is_said_to_be
     assert {each.covered for each in report.nodes} == {0}
 
 
-def test_J3_a_chain_that_was_written_anew_is_named_where_the_checkpoint_knows_better(ledger: Ledger) -> None:
+def test_a_chain_that_was_written_anew_is_named_where_the_checkpoint_knows_better(ledger: Ledger) -> None:
     forged = Ledger(signers=ledger.signers).grow("nod_b", 8, name="x")
     assert fault(verify_bundle(edited(ledger.bundle(newest=2), nod_b=forged.chains["nod_b"]))) == (3, "replaced")
     assert fault(verify_bundle(edited(ledger.bundle(newest=1), nod_b=forged.chains["nod_b"]))) == (5, "replaced")
@@ -149,7 +147,7 @@ def test_a_shorter_head_cannot_be_proved_to_hide_a_cut_off_end(ledger: Ledger) -
     assert fault(verify_bundle(data))[1] == "unproved"
 
 
-def test_J3_a_proof_that_is_left_out_of_the_newer_checkpoint_hides_no_cut_off_end(ledger: Ledger) -> None:
+def test_a_proof_that_is_left_out_of_the_newer_checkpoint_hides_no_cut_off_end(ledger: Ledger) -> None:
     """The older checkpoint alone would be content with the shorter chain."""
     bundle = msgspec.json.decode(edited(ledger.bundle(newest=2), nod_b=ledger.chains["nod_b"][:4]), type=Bundle)
     newer = bundle.checkpoints[1]
@@ -167,7 +165,7 @@ def test_a_checkpoint_by_a_foreign_key_is_a_fault(ledger: Ledger) -> None:
     assert [each.code for each in report.faults] == ["untrusted_key"]
 
 
-def test_J3_require_all_misses_a_chain_that_is_left_out(ledger: Ledger) -> None:
+def test_require_all_misses_a_chain_that_is_left_out(ledger: Ledger) -> None:
     assert verify_bundle(ledger.bundle(), require_all=True).ok
     report = verify_bundle(edited(ledger.bundle(), nod_c=None), require_all=True)
     assert codes(report) == {"audit_incomplete"}
@@ -213,7 +211,7 @@ def test_a_bundle_that_extends_an_earlier_one_is_good(ledger: Ledger) -> None:
     assert since(older, older).ok
 
 
-def test_J3_a_fork_shows_beside_an_earlier_bundle(ledger: Ledger) -> None:
+def test_a_fork_shows_beside_an_earlier_bundle(ledger: Ledger) -> None:
     """Two different checkpoints for one index, each honest in itself."""
     older = ledger.copy()
     forked = Ledger(keys=ledger.keys, witness=ledger.witness, signers=ledger.signers)
@@ -223,7 +221,7 @@ def test_J3_a_fork_shows_beside_an_earlier_bundle(ledger: Ledger) -> None:
     assert codes(since(older, forked)) == {"audit_fork"}
 
 
-def test_J3_a_rollback_shows_beside_an_earlier_bundle(ledger: Ledger) -> None:
+def test_a_rollback_shows_beside_an_earlier_bundle(ledger: Ledger) -> None:
     older = ledger.copy()
     older.grow("nod_a").checkpoint()
     assert codes(since(older, ledger)) == {"audit_rollback"}
@@ -231,13 +229,13 @@ def test_J3_a_rollback_shows_beside_an_earlier_bundle(ledger: Ledger) -> None:
     assert fault(report, "nod_a") == (3, "truncated")
 
 
-def test_J3_a_rollback_without_a_receipt_less_shows_by_the_index_alone(ledger: Ledger) -> None:
+def test_a_rollback_without_a_receipt_less_shows_by_the_index_alone(ledger: Ledger) -> None:
     older = ledger.copy()
     older.checkpoint()
     assert codes(since(older, ledger)) == {"audit_rollback"}
 
 
-def test_J3_a_hidden_node_shows_beside_an_earlier_bundle(ledger: Ledger) -> None:
+def test_a_hidden_node_shows_beside_an_earlier_bundle(ledger: Ledger) -> None:
     older = ledger.copy()
     del ledger.chains["nod_c"]
     ledger.grow("nod_a", 4).checkpoint()
@@ -249,7 +247,7 @@ def test_J3_a_hidden_node_shows_beside_an_earlier_bundle(ledger: Ledger) -> None
     assert any("nod_c" in each.message or "hides" in each.message for each in report.faults)
 
 
-def test_J3_a_node_that_was_exchanged_for_another_shows_beside_an_earlier_bundle(ledger: Ledger) -> None:
+def test_a_node_that_was_exchanged_for_another_shows_beside_an_earlier_bundle(ledger: Ledger) -> None:
     older = ledger.copy()
     del ledger.chains["nod_c"]
     ledger.grow("nod_x", 4).checkpoint()
@@ -258,7 +256,7 @@ def test_J3_a_node_that_was_exchanged_for_another_shows_beside_an_earlier_bundle
     assert [each.message for each in report.faults] == ["node nod_c is hidden now"]
 
 
-def test_J3_a_chain_that_was_exchanged_shows_beside_an_earlier_bundle(ledger: Ledger) -> None:
+def test_a_chain_that_was_exchanged_shows_beside_an_earlier_bundle(ledger: Ledger) -> None:
     older = ledger.copy()
     del ledger.chains["nod_b"][3:]
     ledger.grow("nod_b", 6, name="x").checkpoint()

@@ -61,7 +61,7 @@ def test_the_same_page_again_is_no_news(ledger: Ledger) -> None:
     assert seen(ledger, state=state) == state
 
 
-def test_J3_a_fork_at_the_index_last_seen_is_refused(ledger: Ledger) -> None:
+def test_a_fork_at_the_index_last_seen_is_refused(ledger: Ledger) -> None:
     state, other = seen(ledger), ledger.copy()
     other.checkpoints.pop()
     other.records.pop()
@@ -72,7 +72,7 @@ def test_J3_a_fork_at_the_index_last_seen_is_refused(ledger: Ledger) -> None:
     assert refused(other, state=state).code == "audit_fork"
 
 
-def test_J3_a_fork_before_the_index_last_seen_is_refused(ledger: Ledger) -> None:
+def test_a_fork_before_the_index_last_seen_is_refused(ledger: Ledger) -> None:
     """Two histories that part early: the later one cannot lead to what the witness remembers."""
     state = seen(ledger)
     other = Ledger(keys=ledger.keys, signers=ledger.signers)
@@ -83,7 +83,7 @@ def test_J3_a_fork_before_the_index_last_seen_is_refused(ledger: Ledger) -> None
     assert refused(other, other.records[-1], state=state).code == "audit_fork"
 
 
-def test_J3_another_past_that_is_shown_with_the_genuine_present_is_refused(ledger: Ledger) -> None:
+def test_another_past_that_is_shown_with_the_genuine_present_is_refused(ledger: Ledger) -> None:
     """What was seen stands, yet the one before it is not the one it names."""
     other = Ledger(keys=ledger.keys).grow("nod_z")
     forged = other.checkpoint()
@@ -96,13 +96,13 @@ def test_a_page_that_leaves_out_the_one_last_seen_is_refused(ledger: Ledger) -> 
     assert refused(ledger, first, record, state=state).code == "audit_incomplete"
 
 
-def test_J3_a_checkpoint_that_names_another_one_before_it_is_refused(ledger: Ledger) -> None:
+def test_a_checkpoint_that_names_another_one_before_it_is_refused(ledger: Ledger) -> None:
     ledger.grow("nod_a").checkpoint(previous="0" * 64)
     assert refused(ledger).code == "audit_fork"
     assert refused(ledger, ledger.records[-1], state=seen(ledger, *ledger.records[:2])).code == "audit_fork"
 
 
-def test_J3_a_control_plane_that_was_rolled_back_is_refused(ledger: Ledger) -> None:
+def test_a_control_plane_that_was_rolled_back_is_refused(ledger: Ledger) -> None:
     state = seen(ledger)
     assert refused(ledger, ledger.records[0], state=state).code == "audit_rollback"
     with pytest.raises(HostlerError) as caught:
@@ -110,7 +110,7 @@ def test_J3_a_control_plane_that_was_rolled_back_is_refused(ledger: Ledger) -> N
     assert caught.value.code == "audit_rollback"
 
 
-def test_J3_a_chain_that_shrank_is_refused(ledger: Ledger) -> None:
+def test_a_chain_that_shrank_is_refused(ledger: Ledger) -> None:
     state = seen(ledger)
     del ledger.chains["nod_a"][-2:]
     ledger.checkpoint()
@@ -119,7 +119,7 @@ def test_J3_a_chain_that_shrank_is_refused(ledger: Ledger) -> None:
     assert "nod_a" in problem.message
 
 
-def test_J3_a_node_that_is_hidden_is_refused(ledger: Ledger) -> None:
+def test_a_node_that_is_hidden_is_refused(ledger: Ledger) -> None:
     state = seen(ledger)
     del ledger.chains["nod_b"]
     ledger.grow("nod_a").checkpoint()
@@ -128,21 +128,21 @@ def test_J3_a_node_that_is_hidden_is_refused(ledger: Ledger) -> None:
     assert "2 nodes, 3 were seen" in problem.message
 
 
-def test_J3_a_node_that_is_exchanged_for_another_is_refused(ledger: Ledger) -> None:
+def test_a_node_that_is_exchanged_for_another_is_refused(ledger: Ledger) -> None:
     state = seen(ledger)
     del ledger.chains["nod_b"]
     ledger.grow("nod_d").checkpoint()
     assert refused(ledger, ledger.records[-1], state=state).code == "audit_rollback"
 
 
-def test_J3_a_last_receipt_that_was_exchanged_is_refused(ledger: Ledger) -> None:
+def test_a_last_receipt_that_was_exchanged_is_refused(ledger: Ledger) -> None:
     state = seen(ledger)
     ledger.chains["nod_a"].pop()
     ledger.grow("nod_a", name="x").checkpoint()
     assert refused(ledger, ledger.records[-1], state=state).code == "audit_fork"
 
 
-def test_J3_a_chain_written_anew_and_longer_than_before_is_refused(ledger: Ledger) -> None:
+def test_a_chain_written_anew_and_longer_than_before_is_refused(ledger: Ledger) -> None:
     """The node's own key may have been replaced by whoever owns the CA: only the old head tells."""
     state = seen(ledger)
     del ledger.chains["nod_a"]
@@ -152,7 +152,7 @@ def test_J3_a_chain_written_anew_and_longer_than_before_is_refused(ledger: Ledge
     assert "from 5 to 9" in problem.message
 
 
-def test_J3_heads_that_are_shown_without_their_receipts_are_refused(ledger: Ledger) -> None:
+def test_heads_that_are_shown_without_their_receipts_are_refused(ledger: Ledger) -> None:
     state = seen(ledger)
     record = ledger.grow("nod_a").checkpoint()
     assert refused(ledger, replace(record, receipts={}), state=state).code == "audit_fork"
@@ -226,7 +226,7 @@ def test_the_dispatch_key_is_no_witness_of_itself(ledger: Ledger) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
-def test_J3_any_two_histories_that_part_are_never_both_followed(data: st.DataObject) -> None:
+def test_any_two_histories_that_part_are_never_both_followed(data: st.DataObject) -> None:
     """One witness, two continuations of the same past: whichever comes second is refused."""
     step = st.lists(st.tuples(st.sampled_from(["nod_a", "nod_b", "nod_c"]), st.integers(1, 2)), min_size=1, max_size=3)
     common = Ledger()

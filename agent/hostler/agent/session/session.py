@@ -14,7 +14,7 @@ from hostler.agent.outside.frames import Tls
 from hostler.agent.outside.outside import Outside, RemoteLink
 from hostler.agent.session.inbox import Inbox
 from hostler.agent.session.outgoing import Outgoing
-from hostler.base.clock import full_jitter
+from hostler.base.clock import Clock, full_jitter
 from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
 from hostler.wire.codec_node import agent_message
@@ -44,6 +44,7 @@ class Session:
         transport: Transport,
         rng: random.Random,
         renew_within: Callable[[float], None],
+        clock: Clock,
     ) -> None:
         self._outside = outside
         self._target = target
@@ -54,10 +55,12 @@ class Session:
         self._transport = transport
         self._rng = rng
         self._renew_within = renew_within
+        self._clock = clock
         self._redial = asyncio.Event()
         self._setup_failures = 0
         self._retry_after_s = 0.0
         self.state = "connecting"
+        self.clock_skew_ms = 0  # this node's clock against the control plane's, at the last welcome
         self.hold = ""
 
     def redial(self) -> None:
@@ -142,6 +145,7 @@ class Session:
 
     async def _welcomed(self, welcome: Welcome) -> None:
         self.state, self.hold, self._setup_failures = "connected", "", 0
+        self.clock_skew_ms = self._clock.now_ms() - welcome.server_time_ms
         await self._compare_memories(welcome)
         self._outgoing.link_up(welcome.heartbeat_seconds)
         if welcome.renew_certificate:
