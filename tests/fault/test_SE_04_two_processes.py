@@ -1,6 +1,7 @@
 """SE-04: the part of the agent that faces the network holds no privilege, and taking it over gains nothing."""
 
 import asyncio
+import contextlib
 import os
 import secrets
 import signal
@@ -82,23 +83,33 @@ def test_SE_04_work_goes_on_while_the_session_process_is_killed_and_is_reported_
 
 
 class Taken:
-    """A network process in hostile hands: says whatever the test wants."""
+    """A network process in hostile hands: once it has been asked something, it says whatever the test wants."""
 
     def __init__(self, *frames_: bytes) -> None:
         self._said = frames_
         self._writers: list[asyncio.StreamWriter] = []
+        self._talking: list[asyncio.Task[None]] = []
 
     async def connect(self) -> Streams:
         ours, theirs = socket.socketpair()
-        _, writer = await asyncio.open_unix_connection(sock=theirs)
+        reader, writer = await asyncio.open_unix_connection(sock=theirs)
         self._writers.append(writer)
-        for frame in self._said:
-            writer.write(frame)
+        self._talking.append(asyncio.create_task(self._talk(reader, writer)))
         return await asyncio.open_unix_connection(sock=ours)
 
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(encoded(Ready(uid=1)))
+        if await reader.read(1):
+            for frame in self._said:
+                writer.write(frame)
+
     async def stop(self) -> None:
+        for task in self._talking:
+            task.cancel()
         for writer in self._writers:
             writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
 
 
 def framed(data: bytes) -> bytes:
@@ -123,7 +134,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("what", HOSTILE)
 async def test_SE_04_whatever_a_taken_over_session_process_says_the_runner_stands(what: str) -> None:
-    hostile = Taken(encoded(Ready(uid=1)), HOSTILE[what])
+    hostile = Taken(HOSTILE[what])
     outside = Outside(hostile.connect)
     running = asyncio.create_task(outside.run())
     with pytest.raises(HostlerError) as caught:
@@ -152,11 +163,11 @@ async def test_SE_04_fields_that_no_frame_has_are_refused() -> None:
 
 
 async def test_SE_04_a_code_that_is_none_of_ours_says_only_that_the_call_failed() -> None:
-    hostile = Taken(encoded(Ready(uid=1)), encoded(Answer(call=1, error_code="no_such_code", message="x")))
+    hostile = Taken(encoded(Answer(call=1, error_code="no_such_code", message="x")))
     outside = Outside(hostile.connect)
     running = asyncio.create_task(outside.run())
     with pytest.raises(HostlerError) as caught:
-        await outside.ask(Tls(trust_domain="x", ca_pems=()), "h:1", "Renew", b"", timeout_s=-4.5)
+        await outside.ask(Tls(trust_domain="x", ca_pems=()), "h:1", "Renew", b"", timeout_s=10)
     assert (caught.value.code, caught.value.message) == ("controller_unreachable", "x")
     running.cancel()
     await asyncio.wait([running])

@@ -83,9 +83,11 @@ def test_T6_an_expired_keyset_verifies_nothing() -> None:
 def test_T7_one_key_that_signs_twice_counts_once() -> None:
     second, third = new_ed25519(), new_ed25519()
     keys = Keys(catalog_threshold=2, catalog_more=(second, third))
-    manifest, documents = builders.catalog_bundle(keys, [builders.definition()], signers=[keys.catalog, keys.catalog])
+    manifest, documents = builders.catalog_bundle(keys, [builders.definition()])
+    once = dsse.from_json(manifest)
+    twice = Envelope(once.payload, once.payload_type, once.signatures * 2)
     with pytest.raises(HostlerError) as caught:
-        open_catalog(manifest, documents, keys.trust(), NOW)
+        open_catalog(dsse.to_json(twice), documents, keys.trust(), NOW)
     assert caught.value.code == "bad_signature"
     good, documents = builders.catalog_bundle(keys, [builders.definition()], signers=[keys.catalog, third])
     assert open_catalog(good, documents, keys.trust(), NOW).version == 1

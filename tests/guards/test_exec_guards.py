@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from conftest import need_root
-from hostler.agent.host import execute, files, helpers, output, reaper, users
+from hostler.agent.host import confine, execute, files, helpers, output, reaper, users
 from hostler.agent.steps import artifact_verify, command_exec_allowlisted, template
 from support.commands import host_in
 
@@ -92,11 +92,20 @@ REAPER = {
 }  # fmt: skip
 
 USER = {
-    "supplementary groups are set": "        os.setgroups(groups)\n",
-    "the group is set": "        os.setresgid(gid, gid, 0)\n",
-    "the user is set": "        os.setresuid(uid, uid, 0)\n",
-    "root is taken back": "        os.setresuid(0, 0, 0)\n        os.setresgid(0, 0, 0)\n",
+    "supplementary groups are set": '        ("setgroups", (len(groups), listed)),\n',
+    "the group is set": '        ("setresgid", (gid, gid, gid)),\n',
+    "the user is set": '        ("setresuid", (uid, uid, uid)),\n',
 }
+
+
+def without_in_confine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, old: str) -> None:
+    """The helper as it is, but for one line of the module that changes the user."""
+    source = Path(confine.__file__).read_text()
+    assert source.count(old) == 1, f"the guard moved: {old!r}"
+    (tmp_path / "weakened_confine.py").write_text(source.replace(old, ""))
+    helper = Path(reaper.__file__).read_text().replace("hostler.agent.host.confine import", "weakened_confine import")
+    (tmp_path / "weakened.py").write_text(f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n{helper}")
+    monkeypatch.setattr(helpers, "_COMMAND", (sys.executable, "-I", str(tmp_path / "weakened.py")))
 
 
 def without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, old: str, new: str) -> None:
@@ -126,7 +135,7 @@ async def test_without_one_step_of_the_user_s_change_a_test_fails(
     module = unit_tests("host/test_users")
     whole = module.test_EX_07_the_named_user_is_taken_on_whole_and_for_good
     again = module.test_EX_07_the_same_helper_is_root_again_afterwards
-    without(monkeypatch, tmp_path, USER[guard], "        pass\n")
+    without_in_confine(monkeypatch, tmp_path, USER[guard])
     green = [await passes(t, tmp_path / str(n), monkeypatch) for n, t in enumerate((whole, again))]
     assert not all(green)
 

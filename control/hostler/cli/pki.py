@@ -12,7 +12,7 @@ from hostler.cli.output import EXIT_REFUSED, guarded, output_option, print_done,
 from hostler.cli.settings import Settings
 
 if TYPE_CHECKING:
-    from hostler.pki.keys import FileSigner
+    from hostler.pki.keys import X509Signer
     from hostler.pki.rotate_files import Done
 
 _DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -145,7 +145,7 @@ def _take_stage(settings: Settings, directory: Path, role: Any, now_ms: int, opt
     return rotate_files.retire(directory, role, roots, now_ms)
 
 
-def _roots(directory: Path, named: tuple[Path, ...]) -> "list[FileSigner]":
+def _roots(directory: Path, named: tuple[Path, ...]) -> "list[X509Signer]":
     from hostler.pki.ceremony import load_signer
     from hostler.pki.rotate_files import load_roots
 

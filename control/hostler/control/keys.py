@@ -6,7 +6,7 @@ from hostler.base.clock import SystemClock
 from hostler.base.errors import error
 from hostler.control.config import ControlConfig
 from hostler.pki.ceremony import load_signer
-from hostler.pki.keys import FileSigner
+from hostler.pki.keys import X509Signer
 from hostler.pki.keyset import KeyRole
 from hostler.pki.storage import read_private, read_public
 from hostler.pki.trust import TrustStore
@@ -16,8 +16,8 @@ from hostler.pki.trust_files import load_trust
 class Keys(msgspec.Struct, frozen=True, kw_only=True):
     """Private parts stay inside the signers."""
 
-    dispatch: FileSigner
-    ca: FileSigner
+    dispatch: X509Signer
+    ca: X509Signer
     ca_pem: bytes
     server_key_pem: bytes
     server_chain_pem: bytes

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from hostler.base.errors import error
-from hostler.pki.keys import FileSigner, PublicKey
+from hostler.pki.keys import PublicKey, X509Signer
 from hostler.pki.names import control_dns_name, spiffe_id
 from hostler.pki.x509 import from_ms, subject_key, to_pem
 
@@ -21,7 +21,7 @@ _NO_USE = dict.fromkeys(("content_commitment", "key_encipherment", "data_enciphe
 }
 
 
-def make_ca(signer: FileSigner, trust_domain: str, now_ms: int) -> bytes:
+def make_ca(signer: X509Signer, trust_domain: str, now_ms: int) -> bytes:
     """A self-signed CA certificate (PEM) that may issue leaves only."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"hostler ca {trust_domain}"[:64])])
     builder = _builder(name, name, signer.public, now_ms, CA_LIFETIME_S)
@@ -43,7 +43,7 @@ class Authority:
         ca_key: subject key identifier of that certificate, hex, as `x509.issuer_key` gives it of a leaf.
     """
 
-    def __init__(self, signer: FileSigner, ca_pem: bytes, trust_domain: str) -> None:
+    def __init__(self, signer: X509Signer, ca_pem: bytes, trust_domain: str) -> None:
         try:
             self._ca = x509.load_pem_x509_certificate(ca_pem)
         except ValueError as err:

@@ -6,6 +6,7 @@ DIRECTORY/control/   what the control plane needs
 DIRECTORY/trust.json what every node is given with its enrolment token
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,11 +14,11 @@ from hostler.base.envelope import KEYSET_TYPE
 from hostler.base.errors import error
 from hostler.pki import dsse
 from hostler.pki.authority import Authority, make_ca
-from hostler.pki.keys import FileSigner, Signer, new_ed25519, new_p256
+from hostler.pki.keys import FileSigner, Signer, X509Signer, new_ed25519, new_p256
 from hostler.pki.keyset import KeyRole, Keyset, RoleKeys, encode_key, keyset_payload, parse_keyset
 from hostler.pki.names import spiffe_id
 from hostler.pki.rotation import KEYSET_LIFETIME_MS
-from hostler.pki.storage import read_private, read_public, write_private, write_public
+from hostler.pki.storage import read_public, write_private, write_public
 from hostler.pki.trust import TrustState
 from hostler.pki.trust_files import load_trust, save_trust
 
@@ -131,7 +132,7 @@ def _first_keyset(
     )
 
 
-def sign_keyset(keyset: Keyset, roots: "list[FileSigner] | list[Signer]") -> bytes:
+def sign_keyset(keyset: Keyset, roots: Sequence[Signer]) -> bytes:
     """DSSE JSON, signed by every given root key."""
     payload = keyset_payload(keyset)
     parse_keyset(payload)
@@ -143,9 +144,11 @@ def read_keyset(data: bytes) -> Keyset:
     return parse_keyset(dsse.from_json(data).payload)
 
 
-def load_signer(path: Path) -> FileSigner:
-    """Raises `invalid_config` when the key is absent, broken, or open to others (PK-11)."""
-    return FileSigner.from_pem(read_private(path))
+def load_signer(path: Path) -> X509Signer:
+    """The key that a file holds or names; see `signers`. Raises `invalid_config` (PK-11)."""
+    from hostler.pki.signers import load
+
+    return load(path)
 
 
 def describe(directory: Path) -> dict[str, Any]:

@@ -60,6 +60,15 @@ class Signer(Protocol):
     def sign(self, data: bytes) -> bytes: ...
 
 
+class X509Signer(Signer, Protocol):
+    """Signs certificates and requests as well, and may be able to lend its key to TLS."""
+
+    @property
+    def private_key(self) -> ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey: ...
+
+    def to_pem(self) -> bytes: ...
+
+
 class FileSigner:
     """A private key held in this process. Has no repr of its content and cannot be pickled."""
 

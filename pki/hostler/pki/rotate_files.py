@@ -13,7 +13,7 @@ from hostler.base.errors import error
 from hostler.pki import dsse, rotation
 from hostler.pki.authority import Authority, make_ca
 from hostler.pki.ceremony import load_signer, read_keyset, sign_keyset
-from hostler.pki.keys import FileSigner, PublicKey, Signer, new_ed25519, new_p256
+from hostler.pki.keys import PublicKey, Signer, X509Signer, new_ed25519, new_p256
 from hostler.pki.keyset import KeyRole, Keyset, keyset_payload
 from hostler.pki.storage import read_public, write_private, write_public
 from hostler.pki.trust import TrustStore
@@ -208,7 +208,7 @@ def add_signature(directory: Path, signer: Signer, now_ms: int) -> Done:
     return _settle(directory, both, now_ms, "sign", (), "publish the keyset")
 
 
-def load_roots(directory: Path) -> list[FileSigner]:
+def load_roots(directory: Path) -> list[X509Signer]:
     """The root keys that lie in the directory; none where they are kept apart."""
     return [load_signer(path) for path in sorted((directory / "root").glob("*.key"))]
 
@@ -225,7 +225,7 @@ def _finish(
     if not roots:
         unsigned = Envelope(keyset_payload(keyset), KEYSET_TYPE, ())
         return _settle(directory, unsigned, now_ms, stage, files, next_step)
-    signed = dsse.from_json(sign_keyset(keyset, list(roots)))
+    signed = dsse.from_json(sign_keyset(keyset, roots))
     return _settle(directory, signed, now_ms, stage, files, next_step)
 
 
