@@ -1,4 +1,4 @@
-"""P7: what an idle agent costs with its stream open: resident and private memory, CPU.
+"""P7: what an idle agent, its two processes, costs with its stream open: memory and CPU.
 
 `python -m tests.bench.idle_agent [SECONDS]` prints JSON. The floor is a bare grpc.aio client that imports nothing
 of ours and holds one stream open over the same TLS.
@@ -17,12 +17,15 @@ from .bed import NODE, bed
 
 
 def both(pid: int, seconds: float) -> dict[str, Any]:
-    """The runner, its session process, and what the two really take together: shared pages counted once (PSS)."""
+    """The runner and its session process, and what they take together: shared pages counted once (PSS)."""
     processes = [psutil.Process(pid), *psutil.Process(pid).children()]
     costs = [cost(process, seconds / len(processes)) for process in processes]
-    together = sum(process.memory_full_info().pss for process in processes)
-    named = dict(zip(("runner", "session"), costs, strict=False))
-    return named | {"together_pss_mib": round(together / 2**20, 1)}
+    return {
+        "pss_mib": round(sum(process.memory_full_info().pss for process in processes) / 2**20, 1),
+        "private_mib": round(sum(each["private_mib"] for each in costs), 1),
+        "cpu_percent": round(sum(each["cpu_percent"] for each in costs), 3),
+        **dict(zip(("runner", "session"), costs, strict=False)),
+    }
 
 
 def cost(process: psutil.Process, seconds: float) -> dict[str, float]:

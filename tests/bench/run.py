@@ -39,8 +39,8 @@ ROWS: dict[str, tuple[str, float, bool, str, str]] = {
     "P4 control plane alone, tasks": ("p4_tasks_per_s.median", 2000, False, "/s", "fake_500_1job_1000.tasks_per_s"),
     "P4 control plane alone, submits": ("p4_submits.per_s", 1000, False, "/s", "fake_500_200jobs.submit_rpc_per_s"),
     "P4 submits while each is executed": ("p4_submits_while_each_is_executed.per_s", 0, False, "/s", ""),
-    "P7 idle agent, resident": ("p7_idle_agent.rss_mib", 55, True, "MiB", "split_idle.worker.rss_mib"),
-    "P7 idle agent, private": ("p7_idle_agent.private_mib", 24, True, "MiB", ""),
+    "P7 idle agent, both processes (PSS)": ("p7_idle_agent.pss_mib", 55, True, "MiB", "split_idle.worker.rss_mib"),
+    "P7 idle agent, private to both": ("p7_idle_agent.private_mib", 24, True, "MiB", ""),
     "P7 idle agent, CPU": ("p7_idle_agent.cpu_percent", 0.1, True, "% of a core", "split_idle.worker.cpu_pct"),
 }
 

@@ -17,7 +17,7 @@ import pytest
 from hostler.agent.outside import frames
 from hostler.agent.outside.frames import Answer, Ended, Ready, Received, Tls
 from hostler.agent.outside.outside import Outside, Streams
-from hostler.agent.outside.spawn import NOBODYS_ID, Listener
+from hostler.agent.outside.spawn import NOBODYS_ID, PROXIES, Listener
 from hostler.base.envelope import TASK_TYPE, Envelope, Signature
 from hostler.base.errors import HostlerError
 from hostler.cli.demo_files import program
@@ -62,7 +62,7 @@ def test_SE_04_the_session_process_has_no_privilege_and_the_other_no_network(hou
     if os.geteuid() == 0:
         assert {int(word(session.pid, f"Cap{which}"), 16) for which in ("Prm", "Eff", "Bnd", "Amb")} == {0}
         assert word(session.pid, "Groups") == ""
-    assert session.environ() == {}
+    assert set(session.environ()) <= set(PROXIES)
     inner = psutil.Process(house.pids["a"])
     assert list(inner.net_connections("inet")) == [], "the part with privileges talks to nobody"
     assert {c.status for c in session.net_connections("inet")} == {psutil.CONN_ESTABLISHED}, "it opens no port"
@@ -180,6 +180,34 @@ async def test_SE_04_a_task_that_the_session_process_made_up_is_still_judged() -
     forged = Tasks((Envelope(b"payload", TASK_TYPE, (Signature("k", b"s"),)),))
     value = frames.value_of(frames.received(1, forged))
     assert value == forged, "passed on as it is: admission refuses it as untrusted_key (T6)"
+
+
+async def test_N1_a_link_whose_other_end_reads_nothing_ends_and_holds_up_no_call(monkeypatch) -> None:
+    from hostler.agent.outside import links, serve
+    from support.outside import InProcess
+
+    async def stalled(self: links.Link) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(links.Link, "run", stalled)
+    monkeypatch.setattr(serve, "_STALLED_S", 0.1)
+    inside = InProcess()
+    outside = Outside(inside.connect)
+    running = asyncio.create_task(outside.run())
+    tls = Tls(trust_domain="x", ca_pems=())
+    try:
+        async with asyncio.timeout(10), outside.link(tls, "h:1", b"", polls=False) as link:
+            for _ in range(10):
+                await link.send([b"x"])
+            with pytest.raises(HostlerError, match="took nothing"):
+                async for _ in link.values():
+                    pass
+        with pytest.raises(HostlerError, match="there is no call"):
+            await outside.ask(tls, "h:1", "Shell", b"")
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await asyncio.wait(inside.servers, timeout=5)
 
 
 def test_a_key_does_not_show_in_what_is_printed() -> None:

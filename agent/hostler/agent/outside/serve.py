@@ -14,6 +14,7 @@ from hostler.base.logs import get_logger
 from hostler.wire.node import FromControl
 
 _log = get_logger("hostler.agent.outside")
+_STALLED_S = 20.0
 # The calls there are; a runner asks for nothing else, and a method is never a free text on the wire.
 METHODS = {
     "Renew": "/hostler.v1.NodeService/Renew",
@@ -47,13 +48,23 @@ class Server:
         elif isinstance(frame, Send):
             held = self._links.get(frame.link)
             if held is not None:
-                await held[0].outgoing.put(frame.messages)
+                await self._hand_on(frame, *held)
         elif isinstance(frame, CloseLink):
             held = self._links.get(frame.link)
             if held is not None:
                 held[1].cancel()
         else:
             group.create_task(self._ask(frame))
+
+    async def _hand_on(self, frame: Send, link: Link, running: "asyncio.Task[None]") -> None:
+        """A link whose other end reads nothing must not hold up what the runner wants of the others."""
+        try:
+            async with asyncio.timeout(_STALLED_S):
+                await link.outgoing.put(frame.messages)
+        except TimeoutError:
+            running.cancel()
+            message = f"the control plane took nothing for {_STALLED_S:.0f} s"
+            await self._say(Ended(link=frame.link, error_code="controller_unreachable", message=message))
 
     async def _run(self, number: int, link: Link) -> None:
         ended = Ended(link=number, error_code="controller_unreachable", message="the control plane closed the session")

@@ -17,6 +17,7 @@ from hostler.base.logs import get_logger
 
 T = TypeVar("T")
 _log = get_logger("hostler.agent.outside")
+PROXIES = ("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy")
 DEFAULT_USER = "hostler-session"
 # Without that user: an id that is no login's, no package's and not among systemd's dynamic users. Not `nobody`,
 # whom commands run as.
@@ -44,7 +45,7 @@ class Child:
         words = (str(descriptor), str(self._uid), str(self._gid), *self._logs)
         self._process = subprocess.Popen(
             (sys.executable, "-I", "-X", "utf8", "-m", _MODULE, *words),
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(descriptor,), env={}, cwd="/",
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(descriptor,), env=_proxies(), cwd="/",
         )  # fmt: skip
 
     @property
@@ -110,6 +111,11 @@ class Listener:
             self._server.close()
             self._path.unlink(missing_ok=True)
             self._server = None
+
+
+def _proxies() -> dict[str, str]:
+    """The only variables that the network process is given: where gRPC looks for a proxy."""
+    return {name: os.environ[name] for name in PROXIES if name in os.environ}
 
 
 def _child_ids(user: str) -> tuple[int, int]:

@@ -16,6 +16,7 @@ replace = msgspec.structs.replace
 EXPIRE_LIMIT = 1000
 ROLLBACK, CLONED = "controller_rollback", "identity_cloned"
 KEPT_INSTANCES = 16
+_WORD = 64
 _UNTAKEN = "cancelled before the node took it"
 
 
@@ -27,7 +28,7 @@ def hello(draft: Draft, command: NodeHello) -> Decision:
     said = command.hello
     # marks and holds of another epoch say nothing about this one: the root's keyset is on its way
     ours = said.control_epoch in (0, draft.settings.control_epoch)
-    past = _past_instances(node, said.instance_id)
+    past = _past_instances(node, said.instance_id[:_WORD])
     if node.hold == CLONED or (said.instance_id and said.instance_id in past):
         return _cloned(draft, node, said.instance_id)
     here = replace(
@@ -43,8 +44,8 @@ def hello(draft: Draft, command: NodeHello) -> Decision:
         storage=said.storage,
         last_seen_ms=draft.now_ms,
         hold=ROLLBACK if ours and said.hold == ROLLBACK else "",
-        drift=said.drift,
-        instance_id=said.instance_id,
+        drift=said.drift[:_WORD],
+        instance_id=said.instance_id[:_WORD],
         past_instances=events.json_text(past),
     )
     draft.update(here)

@@ -32,6 +32,7 @@ from hostler.wire.node import (
 
 _log = get_logger("hostler.control.rpc.link")
 _BATCH = 256
+_WORD = 64  # of what a node says of itself
 _RESEND_S = 30.0  # an envelope that was sent and not acknowledged for so long is sent again
 _SILENT_BEATS = 3
 
@@ -126,9 +127,9 @@ class Link:
             node_id=self.node_id,
             keyset_version=beat.keyset_version,
             catalog_version=beat.catalog_version,
-            storage=beat.storage,
-            hold="" if behind else beat.hold,
-            drift=beat.drift,
+            storage=beat.storage[:_WORD],
+            hold="" if behind else beat.hold[:_WORD],
+            drift=beat.drift[:_WORD],
         )
         if said == self._status:
             return
