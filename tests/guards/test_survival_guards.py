@@ -7,7 +7,11 @@ from support.mutant import Guard, outcome_without
 
 TRUST, KEYSET, MANIFEST = "hostler.pki.trust", "hostler.pki.keyset", "hostler.catalog.manifest"
 APPROVAL, AGENT_TRUST = "hostler.catalog.approval", "hostler.agent.lifecycle.trust"
-FRESH, JOURNAL, ENGINE = "hostler.agent.admission.freshness", "hostler.agent.journal.journal", "hostler.control.engine"
+FRESH, JOURNAL, ENGINE = (
+    "hostler.agent.admission.freshness",
+    "hostler.agent.journal.journal",
+    "hostler.control.published",
+)
 SESSIONS, KEYSETS = "hostler.control.kernel.sessions", "hostler.control.kernel.keysets"
 ENROL, ROTATION, FILES = "hostler.control.rpc.enrolment_service", "hostler.pki.rotation", "hostler.pki.rotate_files"
 CONFINE, WATCHER, SPAWN = "hostler.agent.host.confine", "hostler.agent.host.watcher", "hostler.agent.outside.spawn"
@@ -49,8 +53,8 @@ GUARDS = {
     "calls are from a list": ("hostler.agent.outside.serve", "if ask.method not in METHODS:", "if False:", T_TWO),
     "the same epoch ends no hold": (JOURNAL, "if epoch <= self.control_epoch:", "if epoch < self.control_epoch:", T_JOURNAL),
     "store and keyset are of one epoch": (ENGINE, "if stored > signed or (stored < signed and not recovering):", "if False:", f"{U}/control/engine/test_epochs.py"),
-    "a published keyset opens no epoch": (ENGINE, "if keyset.control_epoch != self._epoch:", "if False:", T_KEYSETS),
-    "a published keyset keeps our dispatch key": (ENGINE, "if self._signer.public.key_id not in {key.key_id for key in after.keys(KeyRole.DISPATCH)}:", "if False:", T_KEYSETS),
+    "a published keyset opens no epoch": (ENGINE, "if keyset.control_epoch != epoch:", "if False:", T_KEYSETS),
+    "a published keyset keeps our dispatch key": (ENGINE, "if self._dispatch_keyid not in {key.key_id for key in after.keys(KeyRole.DISPATCH)}:", "if False:", T_KEYSETS),
     "a published keyset keeps our CA": (ENGINE, "if self.ca_in_use & lost:", "if False:", T_KEYSETS),
     "nothing is sent to a held node": (SESSIONS, "    if not here.hold:\n", "    if True:\n", T_HOLDS),
     "a clone is noticed": (SESSIONS, "(said.instance_id and said.instance_id in past)", "False", T_HOLDS),

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hostler.base.clock import Clock
-from hostler.base.envelope import CATALOG_TYPE
-from hostler.base.errors import HostlerError, error
+from hostler.base.errors import HostlerError
 from hostler.base.ids import new_id
-from hostler.catalog.manifest import Catalog, open_catalog
+from hostler.catalog.manifest import Catalog
 from hostler.catalog.policy import policy_digest
 from hostler.control.dispatch.build import Shared, build_cancel, build_task, share
 from hostler.control.dispatch.sign import seal, seal_checkpoint
@@ -35,19 +34,18 @@ from hostler.control.kernel.rows import (
     TaskRow,
 )
 from hostler.control.kernel.trust_rows import KeysetRow
+from hostler.control.published import Published
 from hostler.control.store.apply import Applier
 from hostler.control.store.db import hold, open_writer
 from hostler.control.store.reader import Reader
 from hostler.control.store.view import StoreView
 from hostler.control.store.writer import Done, Writer
 from hostler.control.wakes import Wakes
-from hostler.pki import dsse
 from hostler.pki.keys import Signer
-from hostler.pki.keyset import KeyRole, Keyset, parse_keyset
+from hostler.pki.keyset import Keyset
 from hostler.pki.trust import TrustStore
 
 EPOCH, CLUSTER = "control_epoch", "cluster_id"
-_UNSIGNED = ("bad_signature", "untrusted_key", "malformed_envelope")
 
 
 class News(NamedTuple):
@@ -85,9 +83,7 @@ class Engine:
 
     Attributes:
         clock: what it was opened with.
-        trust: the newest keyset, published ones included.
-        keysets: (version, DSSE JSON) of all there have been, oldest first.
-        ca_in_use: CA certificates (PEM) without which this control plane would be cut off.
+        published: keysets, and what counts under them.
         reader: read-only queries.
         wakes: who is told after a commit.
     """
@@ -103,9 +99,9 @@ class Engine:
         recovering: bool,
         older_keysets: tuple[bytes, ...] = (),
     ) -> None:
-        self.trust = trust
+        self.published = Published(trust, signer.public.key_id)
+        self.published.check_dispatch()
         self.clock = clock
-        self.ca_in_use: frozenset[str] = frozenset()
         self._signer = signer
         self._ids = ids
         self._settings = msgspec.structs.replace(settings, policy_digest=policy_digest(settings.policy))
@@ -116,9 +112,15 @@ class Engine:
             os.close(self._held)
             raise
         self._view = StoreView(self._db)
+        try:
+            self.published.load(self._db, older_keysets, clock.now_ms())
+            self.published.check_dispatch()  # the store may know a newer keyset
+            self._epoch = self.published.take_up_epoch(self._stored_epoch(), recovering=recovering)
+        except HostlerError:
+            self._db.close()
+            os.close(self._held)
+            raise
         self._applier = Applier(self._db, self._view)
-        self.keysets = self._stored_keysets(older_keysets)
-        self._epoch = self._take_up_epoch(recovering)
         self._settings = msgspec.structs.replace(self._settings, control_epoch=self._epoch)
         self._cluster_id = ""
         self.wakes = Wakes()
@@ -149,8 +151,6 @@ class Engine:
             HostlerError: `store_unavailable`; `untrusted_key` when no node would accept what we sign (P2);
                 `controller_rollback` when store and keyset are not of the same epoch (P1).
         """
-        key_id = dispatch_signer.public.key_id
-        _check_dispatch(trust, key_id)
         engine = cls(
             store_path,
             trust,
@@ -161,15 +161,15 @@ class Engine:
             recovering,
             older_keysets,
         )
-        try:
-            _check_dispatch(trust, key_id)  # the store may know a newer keyset
-        except HostlerError:
-            await engine.close()
-            raise
         engine._cluster_id = engine._meta(CLUSTER, cluster_id or trust.keyset.trust_domain)
         engine._meta(EPOCH, str(engine.control_epoch))
-        await engine.execute(ControlStarted(dispatch_key_id=key_id))
+        await engine.execute(ControlStarted(dispatch_key_id=engine.dispatch_keyid))
         return engine
+
+    @property
+    def trust(self) -> TrustStore:
+        """The newest keyset."""
+        return self.published.trust
 
     @property
     def control_epoch(self) -> int:
@@ -208,32 +208,9 @@ class Engine:
         assert row is not None
         return row.value
 
-    def _stored_keysets(self, older: tuple[bytes, ...]) -> list[tuple[int, bytes]]:
-        """Every keyset there has been; the trust we were opened with follows those published since."""
-        insert = "INSERT OR IGNORE INTO keysets (version, control_epoch, keyset, published_at_ms) VALUES (?, ?, ?, ?)"
-        for data in (*older, self.trust.state.keyset):
-            keyset = parse_keyset(dsse.from_json(data).payload)
-            self._db.execute(insert, (keyset.version, keyset.control_epoch, data, self.clock.now_ms()))
-        select = "SELECT version, keyset FROM keysets ORDER BY version"
-        found: list[tuple[int, bytes]] = self._db.execute(select).fetchall()
-        for version, data in found:
-            if version > self.trust.keyset.version:
-                self.trust.update_keyset(data, self.clock.now_ms())
-        return found
-
-    def _take_up_epoch(self, recovering: bool) -> int:
-        """The store's epoch must be the keyset's: the root alone says which memory is the right one (P1)."""
-        signed, row = self.trust.control_epoch, self._view.get(MetaRow, EPOCH)
-        stored = int(row.value) if row else signed
-        if stored > signed or (stored < signed and not recovering):
-            self._db.close()
-            os.close(self._held)
-            raise error(
-                "controller_rollback",
-                f"the store is of epoch {stored}, the newest keyset of epoch {signed}",
-                hint="after a restore run 'hostler-control recover'; else put back the newer store or keyset",
-            )
-        return stored
+    def _stored_epoch(self) -> int | None:
+        row = self._view.get(MetaRow, EPOCH)
+        return int(row.value) if row else None
 
     # -- in the writer thread ---------------------------------------------------------------------
 
@@ -252,52 +229,10 @@ class Engine:
         """The catalog or keyset that the bytes prove to be, or why they prove nothing."""
         try:
             if isinstance(command, PublishKeyset):
-                return self._open_keyset(command.keyset, now_ms)
-            return open_catalog(command.manifest, command.documents, self.trust, now_ms, self._catalog_floor(now_ms))
-        except HostlerError as err:
-            code = "catalog_unsigned" if err.code in _UNSIGNED and isinstance(command, RegisterCatalog) else err.code
-            refusal = error(code, err.message, hint=err.hint)
-            refusal.__cause__ = err
+                return self.published.open_keyset(command.keyset, self._epoch, now_ms)
+            return self.published.open_catalog(command, self._view.current_catalog(), now_ms)
+        except HostlerError as refusal:
             return refusal
-
-    def _catalog_floor(self, now_ms: int) -> int:
-        """The version in use, unless the root has taken its signers' word away (T8)."""
-        current = self._view.current_catalog()
-        if current is None:
-            return 0
-        try:
-            self.trust.verify(dsse.from_json(current.manifest), CATALOG_TYPE, KeyRole.CATALOG, now_ms)
-        except HostlerError:
-            return 0
-        return current.version
-
-    def _open_keyset(self, data: bytes, now_ms: int) -> Keyset:
-        """Checks against a copy: the trust in force moves when the keyset is on disk."""
-        if any(data == keyset for _, keyset in self.keysets):
-            return parse_keyset(dsse.from_json(data).payload)
-        after = TrustStore(self.trust.state, now_ms)
-        after.update_keyset(data, now_ms)
-        keyset = after.keyset
-        if keyset.control_epoch != self._epoch:
-            raise error(
-                "controller_rollback",
-                f"the keyset opens epoch {keyset.control_epoch}, which is for a restored store",
-                hint="stop the control plane and run 'hostler-control recover'",
-            )
-        if self._signer.public.key_id not in {key.key_id for key in after.keys(KeyRole.DISPATCH)}:
-            raise error(
-                "untrusted_key",
-                "the keyset lacks the dispatch key that this control plane signs with",
-                hint="activate the new dispatch key first ('hostler pki rotate'), or start with both files replaced",
-            )
-        lost = set(self.trust.keyset.ca_certificates) - set(keyset.ca_certificates)
-        if self.ca_in_use & lost:
-            raise error(
-                "certificate_invalid",
-                "the keyset drops the CA that this control plane and its nodes use now",
-                hint="activate the new CA first: 'hostler pki rotate ca'",
-            )
-        return keyset
 
     def _seal(self, decision: Decision, now_ms: int) -> None:
         """Signs what the decision ordered; each task's row learns the digest of its envelope."""
@@ -353,15 +288,9 @@ class Engine:
         self.wakes.publish(topics, nodes, [node_id for each in news for node_id in each.revoked])
         for each in news:
             if each.new_keyset:
-                self.trust.update_keyset(each.new_keyset, self.clock.now_ms())
-                self.keysets = [*self.keysets, (self.trust.keyset.version, each.new_keyset)]
+                self.published.take(each.new_keyset, self.clock.now_ms())
         if any(each.new_catalog or each.new_keyset for each in news):
             self.wakes.publish_all_nodes()
-
-
-def _check_dispatch(trust: TrustStore, key_id: str) -> None:
-    if key_id not in {key.key_id for key in trust.keys(KeyRole.DISPATCH)}:
-        raise error("untrusted_key", "the dispatch key is not in the keyset, so nodes would refuse every task")
 
 
 class _Rows:

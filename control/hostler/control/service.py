@@ -56,7 +56,7 @@ async def open_engine(config: ControlConfig, *, recovering: bool = False) -> tup
         cluster_id=config.cluster_id,
         recovering=recovering,
     )
-    engine.ca_in_use = frozenset((keys.ca_pem.decode(),))
+    engine.published.ca_in_use = frozenset((keys.ca_pem.decode(),))
     return engine, keys
 
 
@@ -101,7 +101,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
     enrolment = EnrollmentService(engine, authority, clock, config.certificate_seconds, config.recovery_days, metrics)
     node_grpc = node_server(nodes, config.node_listen, keys.server_key_pem, keys.server_chain_pem, cas)
     enrol_grpc = enrolment_server(enrolment, config.enroll_listen, keys.server_key_pem, keys.server_chain_pem)
-    bundles = Bundles(trust_domain, lambda: [keyset for _, keyset in engine.keysets])
+    bundles = Bundles(trust_domain, lambda: [keyset for _, keyset in engine.published.keysets])
     reader = engine.reader
     authenticator, projects = Authenticator(reader.principal), Projects(reader.org_of_project)
     parts = Parts(engine, board, authenticator, projects, links, bundles, metrics)

@@ -8,7 +8,7 @@ from hostler.wire.node import KeysetUpdate
 
 def missed(engine: Engine, version: int) -> tuple[bytes, ...]:
     """Every keyset above `version`."""
-    return tuple(keyset for number, keyset in engine.keysets if number > version)
+    return tuple(keyset for number, keyset in engine.published.keysets if number > version)
 
 
 def missed_messages(engine: Engine, version: int) -> list[node_pb2.ControlMessage]:

@@ -39,10 +39,10 @@ async def test_PK_08_a_keyset_of_the_root_is_in_force_at_once_and_after_a_restar
         fresh = new_ed25519()
         await publish(fleet, introduce(successor(present(fleet), NOW), KeyRole.DISPATCH, fresh.public))
         assert fleet.engine.trust.keyset.version == 2
-        assert [version for version, _ in fleet.engine.keysets] == [1, 2]
+        assert [version for version, _ in fleet.engine.published.keysets] == [1, 2]
         data = fleet.engine.trust.state.keyset
         await fleet.execute(PublishKeyset(actor=ADMIN, keyset=data))
-        assert len(fleet.engine.keysets) == 2, "the same again is in order, and nothing new"
+        assert len(fleet.engine.published.keysets) == 2, "the same again is in order, and nothing new"
     async with fleet_in(tmp_path, keys=keys) as fleet:
         assert fleet.engine.trust.keyset.version == 2, "from the store, where the file is older"
 
@@ -63,7 +63,7 @@ async def test_a_keyset_that_would_cut_this_control_plane_off_is_refused(tmp_pat
         without_our_key = replace_role(following, KeyRole.DISPATCH, (new_ed25519().public,))
         assert await refused(fleet, without_our_key) == "untrusted_key"
         await publish(fleet, msgspec.structs.replace(following, ca_certificates=("our ca",)))
-        fleet.engine.ca_in_use = frozenset(("our ca",))
+        fleet.engine.published.ca_in_use = frozenset(("our ca",))
         without_our_ca = msgspec.structs.replace(successor(present(fleet), NOW), ca_certificates=())
         assert await refused(fleet, without_our_ca) == "certificate_invalid"
 
