@@ -6,8 +6,8 @@ are kept short: what they lack is `unknown`, never guessed.
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from hostler.agent.hardware.pci import ACCELERATOR, DISPLAY_3D, DISPLAY_OTHER, VGA, PciDevice
 from hostler.agent.hardware.tree import entries, is_there, read
@@ -47,7 +47,8 @@ _INTEL_BLOCKS = (
 _VERSION = re.compile(r"(\d{1,5})\.(\d{1,5})(?:\.\d{1,5}){0,3}(?![\d.])")
 
 
-class Gpus(NamedTuple):
+@dataclass(frozen=True)
+class Gpus:
     """`vendor` is that of most value to a resolver when a node mixes them: compute boards come before displays.
 
     Attributes:
