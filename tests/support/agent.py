@@ -12,6 +12,7 @@ from hostler.agent.admission.authority import LocalAuthority
 from hostler.agent.admission.verdict import Admitted, AdmittedCancel, Refusal, Replayed
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
+from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.runner.runner import Runner
 from hostler.base.envelope import Envelope
 from hostler.catalog.manifest import Catalog
@@ -39,6 +40,8 @@ class Core:
     root: Path
     trust: TrustStore
     authority: LocalAuthority
+    resolver: Resolver
+    capabilities: dict[str, str]
     progress: list[StepProgress] = field(default_factory=list)
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     view_changes: dict[str, Any] = field(default_factory=dict)
@@ -97,6 +100,7 @@ async def core(
     authority: LocalAuthority = LocalAuthority(),  # noqa: B008 - frozen
     clock: StillClock | None = None,
     redact: Callable[[str], str] = str,
+    capabilities: dict[str, str] | None = None,
 ) -> AsyncIterator[Core]:
     """Opened twice over the same folder and keys, it is the same node after a restart."""
     keys, clock = keys or Keys(), clock or StillClock()
@@ -106,6 +110,8 @@ async def core(
     made = catalog(keys)
     await journal.save_catalog(made.manifest_envelope, made.documents)
     trust = keys.trust()
+    facts = capabilities if capabilities is not None else {}
+    resolver = Resolver(folder / "resolver", journal, lambda: made, lambda: facts)
     progress: list[StepProgress] = []
     runner = Runner(
         journal=journal,
@@ -117,10 +123,11 @@ async def core(
         progress=progress.append,
         trust=lambda: trust,
         authority=authority,
+        resolver=resolver,
         redact=redact,
     )
     try:
-        yield Core(keys, journal, runner, made, clock, root, trust, authority, progress)
+        yield Core(keys, journal, runner, made, clock, root, trust, authority, resolver, facts, progress)
     finally:
         await journal.close()
 

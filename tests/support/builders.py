@@ -2,7 +2,7 @@
 
 import itertools
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from hostler.catalog.definition import Definition, StepTemplate
 from hostler.catalog.manifest import Catalog, make_manifest, open_catalog
 from hostler.catalog.policy import policy_digest
 from hostler.catalog.proposal import propose, sign
+from hostler.catalog.resolver import ResolverConfig
 from hostler.pki import dsse
 from hostler.wire.codec_task import encode_cancel, encode_task
 from hostler.wire.task import CancelSpec, Policy, TaskSpec
@@ -54,13 +55,16 @@ def catalog_bundle(
     commands: Iterable[CommandProfile] = (),
     *,
     version: int = 1,
+    resolvers: Mapping[str, ResolverConfig] | None = None,
     signers: Sequence[Any] = (),
     lifetime_ms: int = YEAR_MS,
 ) -> tuple[bytes, tuple[bytes, ...]]:
     """Manifest (DSSE JSON) and documents with what approvals they need, by the catalog key unless told otherwise."""
     definitions, commands = tuple(definitions), tuple(commands)
-    manifest = make_manifest(version, definitions, commands, now_ms=NOW, lifetime_ms=lifetime_ms)
-    signed = sign(propose(manifest, definitions, commands), signers or [keys.catalog])
+    manifest = make_manifest(version, definitions, commands, resolvers or {}, now_ms=NOW, lifetime_ms=lifetime_ms)
+    signed = sign(
+        propose(manifest, definitions, commands, resolvers=(resolvers or {}).values()), signers or [keys.catalog]
+    )
     approvals = tuple(dsse.to_json(approval) for approval in signed.approvals.values())
     return dsse.to_json(signed.manifest), (*signed.documents, *approvals)
 

@@ -30,6 +30,7 @@ from hostler.agent.outside.frames import Tls
 from hostler.agent.outside.outside import Outside
 from hostler.agent.outside.spawn import Child, Listener
 from hostler.agent.pipeline import Pipeline
+from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.runner import faults
 from hostler.agent.runner.runner import Runner
 from hostler.agent.session.inbox import Inbox
@@ -67,6 +68,9 @@ class Daemon:
             adopt_orphans=True,
             spared=self._spared,
         )
+        self.resolver = Resolver(
+            config.state / "resolver", journal, lambda: self.trusted.catalog, lambda: self.capabilities
+        )
         self.door: Child | Listener = (
             Listener(socket, config.session_user)
             if socket
@@ -92,6 +96,7 @@ class Daemon:
             progress=self.outgoing.progress,
             trust=lambda: self.trusted.store,
             authority=self.config.authority,
+            resolver=self.resolver,
         )
         self.pipeline = Pipeline(
             inbox=inbox,

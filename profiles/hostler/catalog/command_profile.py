@@ -71,4 +71,6 @@ class CommandProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 def command_profile_from(value: Any, what: str = "command profile") -> CommandProfile:
     """Raises `invalid_definition` with the path of the offending value."""
+    if isinstance(value, dict) and value.get("arg_schema", {}) is None:
+        value = value | {"arg_schema": {}}  # how seed 004 §4.7 writes a profile without arguments (EX-04)
     return convert(value, CommandProfile, code="invalid_definition", what=what)

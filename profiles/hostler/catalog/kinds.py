@@ -11,10 +11,17 @@ from hostler.catalog.params.health import HealthCheck
 
 
 class Kind(NamedTuple):
+    """`abstract`: the node resolves it to a command profile by its hardware; see `catalog.resolver`."""
+
     params: type[msgspec.Struct]
     summary: str
     outputs: tuple[str, ...]
     destructive: bool = False
+    abstract: bool = False
+
+
+# The kinds that a resolver configuration may speak of; each verifies, so none may resolve to what is always fine.
+ABSTRACT = frozenset({"gpu.driver.validate", "gpu.runtime.check", "gpu.fabric.verify", "gpu.container_runtime.check"})
 
 
 KINDS: dict[str, Kind] = {

@@ -17,6 +17,7 @@ from hostler.base.strict import convert, decode_canonical, decode_json
 from hostler.catalog.approval import Approvals, needs_approval
 from hostler.catalog.command_profile import CommandProfile, command_profile_from
 from hostler.catalog.definition import Definition, definition_from
+from hostler.catalog.resolver import ResolverConfig, check_config, resolver_config_from
 from hostler.pki import dsse
 from hostler.pki.keys import Signer
 from hostler.pki.keyset import BIGGEST, KeyRole
@@ -24,13 +25,19 @@ from hostler.pki.trust import TrustStore
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Digests (hex SHA-256 of canonical JSON) by `type@version` and by command profile id."""
+    """Digests (hex SHA-256 of canonical JSON) by `type@version`, command profile id and resolver configuration."""
 
     version: int
     issued_ms: int
     expires_ms: int
     definitions: dict[str, str]
     commands: dict[str, str]
+    resolvers: dict[str, str] = {}
+
+    def canonical(self) -> bytes:
+        """Without what came later while it says nothing: signatures and approvals stay good."""
+        built = msgspec.to_builtins(self)
+        return canonical_json({name: value for name, value in built.items() if value or name != "resolvers"})
 
 
 class Catalog(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +46,7 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     manifest: Manifest
     definitions: dict[str, Definition]
     commands: dict[str, CommandProfile]
+    resolvers: dict[str, ResolverConfig]
     manifest_envelope: bytes
     documents: tuple[bytes, ...]
 
@@ -46,11 +54,23 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     def version(self) -> int:
         return self.manifest.version
 
+    def check_resolver(self, name: str) -> None:
+        """Done where one is published and where one is applied, so that an agent can hold a newer one's catalog.
+
+        Raises:
+            HostlerError: `invalid_definition` with the first thing that does not hold together (RS-03, RS-05).
+        """
+        for problem in check_config(self.resolvers[name], self.commands, self.definitions.values()):
+            at = f" at {problem.pointer}" if problem.pointer else ""
+            message = f"resolver {name}{at}: {problem.message}"
+            raise error("invalid_definition", message, hint=problem.hint, pointer=problem.pointer)
+
 
 def make_manifest(
     version: int,
     definitions: Iterable[Definition],
     commands: Iterable[CommandProfile],
+    resolvers: Mapping[str, ResolverConfig] = {},
     *,
     now_ms: int,
     lifetime_ms: int,
@@ -61,13 +81,13 @@ def make_manifest(
         expires_ms=now_ms + lifetime_ms,
         definitions={definition.ref: definition.digest() for definition in definitions},
         commands={profile.id: profile.digest() for profile in commands},
+        resolvers={name: config.digest() for name, config in resolvers.items()},
     )
 
 
 def sign_manifest(manifest: Manifest, signers: Iterable[Signer]) -> bytes:
     """DSSE JSON."""
-    payload = canonical_json(msgspec.to_builtins(manifest))
-    return dsse.to_json(dsse.sign(payload, CATALOG_TYPE, signers))
+    return dsse.to_json(dsse.sign(manifest.canonical(), CATALOG_TYPE, signers))
 
 
 def open_catalog(
@@ -106,17 +126,22 @@ def open_catalog(
         for name, digest in manifest.commands.items()
     }
     _check_names(definitions, commands)
+    resolvers = {
+        name: resolver_config_from(_document(by_digest, digest, name), f"resolver {name}")
+        for name, digest in manifest.resolvers.items()
+    }
     approvals = Approvals(documents)
     approved = [
         approvals.check(definition, commands, trust, now_ms)
         for definition in definitions.values()
         if needs_approval(definition, commands)
     ]
-    named = [*manifest.definitions.values(), *manifest.commands.values()]
+    named = [*manifest.definitions.values(), *manifest.commands.values(), *manifest.resolvers.values()]
     return Catalog(
         manifest=manifest,
         definitions=definitions,
         commands=commands,
+        resolvers=resolvers,
         manifest_envelope=manifest_dsse,
         documents=(*(by_digest[digest] for digest in dict.fromkeys(named)), *approved),
     )

@@ -7,9 +7,6 @@ files out: each signer works where the key is, with no network.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import msgspec
-
-from hostler.base.digest import canonical_json
 from hostler.base.envelope import APPROVAL_TYPE, CATALOG_TYPE, Envelope
 from hostler.base.errors import error
 from hostler.base.strict import convert, decode_canonical
@@ -17,6 +14,7 @@ from hostler.catalog.approval import approval_of, approval_payload, needs_approv
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.definition import Definition
 from hostler.catalog.manifest import Manifest, read_bundle, write_bundle
+from hostler.catalog.resolver import ResolverConfig
 from hostler.pki import dsse
 from hostler.pki.keys import Signer
 from hostler.pki.keyset import KeyRole, Keyset
@@ -64,6 +62,7 @@ def propose(
     definitions: Sequence[Definition],
     commands: Sequence[CommandProfile],
     base: Proposal | None = None,
+    resolvers: Iterable[ResolverConfig] = (),
 ) -> Proposal:
     """An unsigned proposal. Approvals of `base` for what has not changed are taken over with their signatures."""
     by_name = {profile.id: profile for profile in commands}
@@ -73,9 +72,9 @@ def propose(
         if needs_approval(definition, by_name):
             payload = approval_payload(approval_of(definition, by_name))
             approvals[definition.ref] = kept.get(payload) or Envelope(payload, APPROVAL_TYPE, ())
-    payload = canonical_json(msgspec.to_builtins(manifest))
     documents = (*(d.canonical() for d in definitions), *(c.canonical() for c in commands))
-    return Proposal(Envelope(payload, CATALOG_TYPE, ()), documents, approvals)
+    documents = (*documents, *(config.canonical() for config in resolvers))
+    return Proposal(Envelope(manifest.canonical(), CATALOG_TYPE, ()), documents, approvals)
 
 
 def read_proposal(data: bytes) -> Proposal:
@@ -125,6 +124,7 @@ def changes(proposal: Proposal, base: Proposal | None) -> list[Change]:
     for after, before in (
         (new.definitions, old.definitions if old else {}),
         (new.commands, old.commands if old else {}),
+        (_named(new.resolvers), _named(old.resolvers) if old else {}),
     ):
         for name in sorted(after.keys() | before.keys()):
             if after.get(name) == before.get(name):
@@ -132,6 +132,11 @@ def changes(proposal: Proposal, base: Proposal | None) -> list[Change]:
             what = "removed" if name not in after else "changed" if name in before else "added"
             found.append(Change(what, name, name in proposal.approvals))
     return found
+
+
+def _named(resolvers: dict[str, str]) -> dict[str, str]:
+    """Told apart from definitions and command profiles, which may have the same name."""
+    return {f"resolver {name}": digest for name, digest in resolvers.items()}
 
 
 def _signed(envelope: Envelope, signers: list[Signer]) -> Envelope:

@@ -62,6 +62,8 @@ CODES: dict[str, Code] = {
     "keyset_untrusted": Code("Refused", "the keyset is not signed by enough pinned root keys", "check the root pins of this node"),
     "local_policy_denied": Code("Refused", "this node's own authority forbids it", "see the authority section of the agent's configuration"),
     "incompatible": Code("Refused", "the node lacks a required capability", "see the key named in the message"),
+    "no_resolver": Code("Refused", "no rule of the node's resolver configuration says what an abstract step kind is here", "ask the node: 'hostler-agent resolve KIND'"),
+    "config_drift": Code("Refused", "the node's resolver configuration was changed outside Hostler, so it is not used", "apply it again: 'hostler operations submit node.resolver.apply@v1'"),
     "plan_drift": Code("Refused", "a fresh plan differs from the approved one", "look at the new plan and approve it"),
     "source_denied": Code("Refused", "the artifact's source is not allowed", "see allowed_artifact_sources of the policy and the definition"),
     "path_denied": Code("Refused", "a path lies outside what is allowed", "see the allowed prefixes of the definition and of the node"),

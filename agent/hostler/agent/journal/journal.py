@@ -222,6 +222,13 @@ class Journal:
         """A document of this or an earlier accepted catalog."""
         return catalogs.document(self._read, digest)
 
+    async def save_resolver(self, record: bytes) -> None:
+        """Which resolver configuration is active, from this commit on."""
+        await self._write(functools.partial(meta.put, key=meta.RESOLVER, value=record))
+
+    def load_resolver(self) -> bytes | None:
+        return meta.get(self._read, meta.RESOLVER)
+
     async def begin_epoch(self, epoch: int) -> None:
         """Takes up an epoch that the root has signed; nothing for one that is not above the present.
 

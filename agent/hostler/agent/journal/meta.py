@@ -8,6 +8,7 @@ HELD = "held_epoch"
 CHECKED = "checked_ms"
 CATALOG = "catalog_manifest"
 CATALOG_DOCUMENTS = "catalog_documents"
+RESOLVER = "resolver"
 
 _RAISE = (
     "INSERT INTO meta (key, value) VALUES (?, ?)"

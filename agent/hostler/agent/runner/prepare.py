@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from hostler.agent.resolver.resolver import Resolved
 from hostler.agent.runner.work import Parts, Work, key_of
 from hostler.agent.steps.contract import StepKind, StepView
 from hostler.agent.steps.table import step_kind
@@ -25,6 +26,7 @@ class Prepared:
 
     Attributes:
         params_digest: of the kind and its bound parameters; the receipt names it.
+        resolved: what an abstract kind is on this node, now.
     """
 
     index: int
@@ -32,6 +34,7 @@ class Prepared:
     kind: StepKind
     view: StepView
     params_digest: str
+    resolved: Resolved | None = None
 
 
 def bound(work: Work, step: StepSpec, outputs: Outputs) -> dict[str, Any]:
@@ -41,18 +44,27 @@ def bound(work: Work, step: StepSpec, outputs: Outputs) -> dict[str, Any]:
     return filled
 
 
-def params_digest(kind: str, params: dict[str, Any]) -> str:
-    return digest_of({"kind": kind, "params": params})
+def params_digest(kind: str, params: dict[str, Any], resolved: Resolved | None = None) -> str:
+    """For an abstract kind also of what it resolved to: on other hardware it is another step."""
+    if resolved is None:
+        return digest_of({"kind": kind, "params": params})
+    return digest_of({"kind": kind, "params": params, "profile": resolved.digest, "rule": resolved.rule_id})
+
+
+def resolved_for(parts: Parts, kind: str) -> Resolved | None:
+    """None for a kind that is the same everywhere. Raises `no_resolver`, `config_drift`."""
+    return parts.resolver.resolve(kind) if KINDS[kind].abstract else None
 
 
 def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
-    """Raises `binding_error`, `local_policy_denied`, `path_denied`, `unknown_step_kind`."""
+    """Raises `binding_error`, `local_policy_denied`, `path_denied`, `unknown_step_kind`, and as `resolved_for`."""
     task = work.spec
     step = task.steps[index]
     filled = bound(work, step, outputs)
     kind = step_kind(step.kind)
     params = convert(filled, KINDS[step.kind].params, code="binding_error", what=f"step {step.step_id}")
-    command = work.commands.get(step.command_profile)
+    resolved = resolved_for(parts, step.kind)
+    command = resolved.command if resolved else work.commands.get(step.command_profile)
     check_written(step.kind, getattr(params, "path", None), work.definition.auto_executed_paths)
     parts.authority.check_step(step.kind, params, command)
     view = StepView(
@@ -65,10 +77,11 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
         policy=task.policy,
         allowed_sources=work.definition.artifacts.allowed_sources,
         command=command,
+        hardware_match=resolved.rule_id if resolved else "",
         checkpoint=parts.journal.checkpoint(key_of(task), step.step_id),
         artifact_keys=_artifact_keys(parts),
     )
-    return Prepared(index, step, kind, view, params_digest(step.kind, filled))
+    return Prepared(index, step, kind, view, params_digest(step.kind, filled, resolved), resolved)
 
 
 def waits_for(step: StepSpec, outputs: Outputs) -> str:

@@ -38,6 +38,7 @@ class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
         outcome: None for a step that failed.
         secrets: those that ended with the step.
         sandbox: what a command was held to, and what it tried beyond.
+        command_digest: of the command profile that ran, whether named or resolved.
     """
 
     envelope_digest: str
@@ -46,6 +47,7 @@ class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome | None
     secrets: tuple[Ending, ...] = ()
     sandbox: dict[str, Any] = {}
+    command_digest: str = ""
 
 
 class ReceiptMaker:
@@ -104,7 +106,7 @@ def _step_part(spec: StepSpec, report: StepReport, facts: StepFacts) -> dict[str
         "params_digest": facts.params_digest,
         "plan_digest": facts.plan_digest,
         "resolved_profile": report.resolved_profile,
-        "resolved_profile_digest": spec.command_digest,
+        "resolved_profile_digest": facts.command_digest,
         "hardware_match": report.hardware_match,
         "output_digest": sha256_hex(report.outputs_json) if report.outputs_json else "",
         "recovered": report.recovered,

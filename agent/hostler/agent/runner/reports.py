@@ -19,8 +19,7 @@ def step_report(work: Work, index: int, status: StepStatus, **more: Any) -> Step
         step_index=index,
         step_kind=step.kind,
         status=status,
-        resolved_profile=step.command_profile,
-        **more,
+        **{"resolved_profile": step.command_profile, **more},
     )
 
 

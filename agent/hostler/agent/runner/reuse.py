@@ -4,11 +4,12 @@ import msgspec
 
 from hostler.agent.journal.rows import StepEnd
 from hostler.agent.runner.patience import durably
-from hostler.agent.runner.prepare import Outputs, bound, params_digest, waits_for
+from hostler.agent.runner.prepare import Outputs, bound, params_digest, resolved_for, waits_for
 from hostler.agent.runner.reports import step_report
 from hostler.agent.runner.work import Parts, Work, key_of
+from hostler.base.errors import HostlerError
 from hostler.wire.report import StepStatus, TaskReport
-from hostler.wire.task import ReusedStep
+from hostler.wire.task import ReusedStep, StepSpec
 
 
 def confirmed(parts: Parts, work: Work, outputs: Outputs) -> Outputs:
@@ -26,10 +27,19 @@ def confirmed(parts: Parts, work: Work, outputs: Outputs) -> Outputs:
         mine = parts.journal.reusable(work.spec.task_id, step.step_id, claim.receipt_digest)
         if mine is None or mine.outputs_json != claim.outputs_json:
             continue
-        if mine.params_digest == params_digest(step.kind, bound(work, step, known)):
+        if mine.params_digest == _fresh_digest(parts, work, step, known):
             found[step.step_id] = msgspec.json.decode(mine.outputs_json)
             known[step.step_id] = found[step.step_id]
     return found
+
+
+def _fresh_digest(parts: Parts, work: Work, step: StepSpec, known: Outputs) -> str:
+    """ "" where an abstract kind resolves to nothing any more: then the step has to say so itself."""
+    filled = bound(work, step, known)
+    try:
+        return params_digest(step.kind, filled, resolved_for(parts, step.kind))
+    except HostlerError:
+        return ""
 
 
 async def report_reused(parts: Parts, work: Work, index: int, final: TaskReport | None) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.journal.rows import StoredTask, TaskKey
+from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.runner.patience import durably
 from hostler.agent.runner.receipt import ReceiptMaker
 from hostler.agent.runner.recover import recover
@@ -46,10 +47,11 @@ class Runner:
         progress: Callable[[StepProgress], None],
         trust: Callable[[], TrustStore],
         authority: StepAuthority,
+        resolver: Resolver,
         redact: Callable[[str], str] = str,
     ) -> None:
         receipts = ReceiptMaker(signer, node_id, trust_domain)
-        self._parts = Parts(journal, host, receipts, clock, progress, trust, authority, redact)
+        self._parts = Parts(journal, host, receipts, clock, progress, trust, authority, redact, resolver)
         self._running: set[TaskKey] = set()
         journal.sign_refusals_with(receipts.refusal)
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from hostler.agent.journal.rows import ChainHead, StepEnd, StepStart, StoredStep
+from hostler.agent.resolver.resolver import Resolved
 from hostler.agent.runner.faults import point
 from hostler.agent.runner.limits import GRACE_SECONDS, step_deadline
 from hostler.agent.runner.patience import durably
@@ -59,6 +60,7 @@ class StepRun:
         self._started_ms = parts.clock.now_ms()
         self._params_digest = ""
         self._plan_digest = ""
+        self._resolved: Resolved | None = None
         self._secrets = secrets
         self._sandbox: dict[str, Any] = {}
         self._log = StepLog(parts.journal, parts.clock, self._redact, work.spec, index)
@@ -71,7 +73,7 @@ class StepRun:
             else:
                 prepared = prepare(self._parts, self._work, self._index, outputs)
                 plan = await _within(self._deadline, plan_step(prepared))
-            self._params_digest, self._plan_digest = prepared.params_digest, plan.digest()
+            self._know(prepared, plan.digest())
             point("before_intent", self._spec.kind)
             await self._write_intent()
             point("after_intent", self._spec.kind)
@@ -88,7 +90,9 @@ class StepRun:
         self._started_ms = intent.started_ms
         try:
             prepared = prepare(self._parts, self._work, self._index, outputs)
-            self._params_digest, self._plan_digest = prepared.params_digest, intent.plan_digest
+            self._know(prepared, intent.plan_digest)
+            if prepared.resolved and prepared.params_digest != intent.params_digest:
+                raise error("interrupted_apply", f"{intent.kind} resolves to another command since it was started")
             found = await _within(self._deadline, prepared.kind.probe(prepared.view))
             if found.truth is Truth.NOT_DONE:
                 if self._cancelled.is_set():
@@ -120,6 +124,7 @@ class StepRun:
             finished_at_ms=self._parts.clock.now_ms(),
             outputs_json=canonical_json(ended.outcome.outputs) if ended.outcome else b"",
             recovered=ended.recovered,
+            **self._resolution(),
             **error_fields(ended.err),
         )
         stored = StepEnd(
@@ -133,6 +138,19 @@ class StepRun:
         sign = functools.partial(self._sign, report, ended.outcome, endings)
         await durably(lambda: self._parts.journal.finish_step(stored, sign))
 
+    def _know(self, prepared: Prepared, plan_digest: str) -> None:
+        """What every report, log and receipt of the step says from here on (RS-07)."""
+        self._params_digest, self._plan_digest = prepared.params_digest, plan_digest
+        self._resolved = prepared.resolved
+        if prepared.resolved:
+            name, rule = prepared.resolved.command.id, prepared.resolved.rule_id
+            self._log.line("agent", f"{self._spec.kind} is {name} here, by rule {rule}")
+
+    def _resolution(self) -> dict[str, str]:
+        if self._resolved is None:
+            return {}
+        return {"resolved_profile": self._resolved.command.id, "hardware_match": self._resolved.rule_id}
+
     async def _write_intent(self) -> None:
         start = StepStart(
             task=self._key,
@@ -140,7 +158,9 @@ class StepRun:
             kind=self._spec.kind,
             params_digest=self._params_digest,
             plan_digest=self._plan_digest,
-            report=step_report(self._work, self._index, StepStatus.RUNNING, started_at_ms=self._started_ms),
+            report=step_report(
+                self._work, self._index, StepStatus.RUNNING, started_at_ms=self._started_ms, **self._resolution()
+            ),
         )
         await durably(lambda: self._parts.journal.begin_step(start))
 
@@ -169,6 +189,7 @@ class StepRun:
             outcome=outcome,
             secrets=endings,
             sandbox=self._sandbox,
+            command_digest=self._resolved.digest if self._resolved else self._spec.command_digest,
         )
         receipt = self._parts.receipts.step(self._work.spec, self._spec, report, facts, head)
         point("after_receipt", self._spec.kind)

@@ -9,6 +9,7 @@ import msgspec
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.journal.rows import TaskKey
+from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.runner.receipt import ReceiptMaker
 from hostler.base.clock import Clock
 from hostler.base.envelope import Envelope
@@ -56,6 +57,7 @@ class Parts:
     trust: Callable[[], TrustStore]
     authority: StepAuthority
     redact: Callable[[str], str]
+    resolver: Resolver
 
 
 def key_of(spec: TaskSpec) -> TaskKey:

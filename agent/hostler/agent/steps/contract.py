@@ -103,7 +103,8 @@ class StepView:
     attempt_number: int
     policy: Policy
     allowed_sources: tuple[str, ...] | None = None  # of the definition; the policy's stand in `policy`
-    command: CommandProfile | None = None
+    command: CommandProfile | None = None  # that the step names, or that an abstract kind resolved to
+    hardware_match: str = ""  # id of the rule that resolved an abstract kind
     checkpoint: dict[str, Any] = field(default_factory=dict)
     artifact_keys: tuple[bytes, ...] = ()  # SPKI DER of keys that may sign artifacts
 
