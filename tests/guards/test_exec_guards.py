@@ -13,7 +13,7 @@ import pytest
 
 from conftest import need_root
 from hostler.agent.host import confine, execute, files, helpers, output, reaper, users
-from hostler.agent.steps import artifact_verify, command_exec_allowlisted, template
+from hostler.agent.steps import artifact_verify, command_exec_allowlisted, command_run, template
 from support.commands import host_in
 
 UNIT = Path(__file__).parents[1] / "unit" / "agent"
@@ -189,7 +189,7 @@ AGENT: dict[str, tuple[Take, str, str, tuple[Any, ...]]] = {
         "steps/test_command_exec_allowlisted", "test_J3_an_argument_outside_its_schema_starts_nothing", ("-rf",),
     ),
     "exit codes are compared": (
-        lambda p: p.setattr(command_exec_allowlisted, "_failure", lambda *_: None),
+        lambda p: p.setattr(command_run, "failure_of", lambda *_: None),
         "steps/test_command_exec_allowlisted", "test_EX_08_an_exit_code_outside_the_expected_ones_fails", (),
     ),
     "an unknown end is ambiguous": (

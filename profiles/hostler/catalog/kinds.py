@@ -7,6 +7,7 @@ import msgspec
 from hostler.catalog.params.artifact import PullBlob, Verify
 from hostler.catalog.params.command import ExecAllowlisted
 from hostler.catalog.params.file import Render
+from hostler.catalog.params.gpu import ContainerRuntimeCheck, DriverValidate, FabricVerify, RuntimeCheck
 from hostler.catalog.params.health import HealthCheck
 
 
@@ -38,4 +39,28 @@ KINDS: dict[str, Kind] = {
         ("exit_status", "stdout", "stderr"),
     ),
     "health.check": Kind(HealthCheck, "run typed checks until they pass or time is up", ("results",)),
+    "gpu.driver.validate": Kind(
+        DriverValidate,
+        "check that the devices' driver is loaded and answers for each of them",
+        ("resolved_profile", "devices", "driver"),
+        abstract=True,
+    ),
+    "gpu.runtime.check": Kind(
+        RuntimeCheck,
+        "check that devices, driver and compute runtime fit together",
+        ("resolved_profile", "devices", "driver", "compute_runtime"),
+        abstract=True,
+    ),
+    "gpu.fabric.verify": Kind(
+        FabricVerify,
+        "run a collective test over the devices",
+        ("resolved_profile", "ranks", "sizes", "bus_bandwidth"),
+        abstract=True,
+    ),
+    "gpu.container_runtime.check": Kind(
+        ContainerRuntimeCheck,
+        "check that containers can be given the devices",
+        ("resolved_profile", "devices", "names", "container_runtime"),
+        abstract=True,
+    ),
 }

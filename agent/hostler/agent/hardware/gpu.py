@@ -52,18 +52,22 @@ class Gpus:
     """`vendor` is that of most value to a resolver when a node mixes them: compute boards come before displays.
 
     Attributes:
-        count: devices of that vendor; 0 where there is none.
         architecture: `unknown` for an id that no table holds, `none` without a device.
         driver: version as the kernel tells it; "" where no driver is loaded, `unknown` where it tells none.
+        devices: those of that vendor.
     """
 
     vendor: str
-    count: int
-    architecture: str
-    driver: str
+    architecture: str = "none"
+    driver: str = ""
+    devices: tuple[PciDevice, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.devices)
 
 
-NONE = Gpus("other", 0, "none", "")
+NONE = Gpus("other")
 
 
 def gpus(root: Path, devices: Sequence[PciDevice]) -> Gpus:
@@ -72,9 +76,9 @@ def gpus(root: Path, devices: Sequence[PciDevice]) -> Gpus:
     if not found:
         return NONE
     vendor = min((one.vendor for one in found), key=_rank)
-    own = [one for one in found if one.vendor == vendor]
+    own = tuple(one for one in found if one.vendor == vendor)
     name = _VENDORS.get(vendor, "other")
-    return Gpus(name, len(own), _architecture(own), _driver(root, name))
+    return Gpus(name, _architecture(own), _driver(root, name), own)
 
 
 def series(driver: str) -> str:

@@ -3,23 +3,16 @@
 Whether it ran is known from the record that the helper process keeps, not from the agent's memory.
 """
 
-import contextlib
-import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hostler.agent.host.confine import UNDECLARED, Walls
-from hostler.agent.host.execute import Command, Finished, RunRecord, RunState, environment
+from hostler.agent.host.execute import Finished, RunRecord, RunState
+from hostler.agent.steps.command_run import failure_of, run_profile
 from hostler.agent.steps.contract import Change, Outcome, Plan, Probe, StepContext, StepView, Truth
-from hostler.base.clock import Deadline
 from hostler.base.digest import digest_of
-from hostler.base.errors import HostlerError, error
+from hostler.base.errors import error
 from hostler.catalog.argv import build_argv
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.params.command import ExecAllowlisted
-
-if TYPE_CHECKING:
-    from hostler.agent.secrets.secret import Secret
 
 
 class ExecAllowlistedKind:
@@ -40,19 +33,8 @@ class ExecAllowlistedKind:
     async def apply(self, context: StepContext) -> Outcome:
         profile, argv = _resolve(context)
         given = {name: context.secrets.use(handle) for name, handle in _handles(context, profile).items()}
-        for again in range(profile.retries, -1, -1):
-            with _descriptors(given) as fds:
-                finished = await _run(context, profile, argv, fds)
-            context.confined(_walls_said(profile, finished))
-            failure = _undeclared(argv[0], finished) or _failure(argv[0], profile, finished.status, finished.signal)
-            if finished.leftovers:
-                context.log("agent", f"{finished.leftovers} processes outlived {argv[0]} and were ended")
-            if failure is None:
-                return _outcome(argv, finished.status, **_streams(context, profile, finished))
-            if not again or failure.code != "exit_status":
-                raise failure
-            context.log("agent", f"{failure.message}; {again} tries left")
-        raise AssertionError("the last try returns or raises")
+        finished = await run_profile(context, profile, argv, given)
+        return _outcome(argv, finished.status, **_streams(context, profile, finished))
 
     async def probe(self, view: StepView) -> Probe:
         profile, argv = _resolve(view)
@@ -79,78 +61,6 @@ def _handles(context: StepContext, profile: CommandProfile) -> dict[str, str]:
     return params.secrets
 
 
-@contextlib.contextmanager
-def _descriptors(given: "dict[str, Secret]") -> Iterator[dict[str, int]]:
-    """A fresh one of each secret, for one start of the command."""
-    fds: dict[str, int] = {}
-    try:
-        for name, secret in given.items():
-            fds[name] = secret.descriptor()
-        yield fds
-    finally:
-        for fd in fds.values():
-            os.close(fd)
-
-
-async def _run(context: StepContext, profile: CommandProfile, argv: tuple[str, ...], fds: dict[str, int]) -> Finished:
-    command = Command(
-        argv=argv,
-        env=environment(profile.env_passthrough, profile.env),
-        secret_fds=tuple(fds[name] for name in profile.secret_files),
-        secret_env={name: fds[name] for name in profile.secret_env},
-        cwd=profile.working_directory,
-        run_as=profile.run_as,
-        sha256=profile.sha256,
-        capture_stdout=profile.capture_stdout,
-        capture_stderr=profile.capture_stderr,
-        max_output_bytes=profile.max_output_bytes,
-        record=(context.task_id, context.step_index),
-        walls=_walls(profile),
-        note=digest_of(argv),
-    )
-    seconds = min(float(profile.timeout_seconds), context.deadline.remaining())
-    deadline = Deadline.after(seconds, context.host.clock)
-    return await context.host.execute.run(command, deadline=deadline, cancelled=context.cancelled, on_line=context.log)
-
-
-def _walls(profile: CommandProfile) -> Walls:
-    effects = profile.effects
-    if effects is None:
-        return UNDECLARED
-    return Walls(effects.writes, effects.network, frozenset(effects.syscalls))
-
-
-def _walls_said(profile: CommandProfile, finished: Finished) -> dict[str, Any]:
-    """For the receipt: what every command is held to, what this one declared, and what it tried beyond."""
-    effects = profile.effects
-    return {
-        "no_new_privileges": True,
-        "seccomp": True,
-        "cgroup": finished.cgroup,
-        "landlock": finished.landlock,
-        "writes": None if effects is None else list(effects.writes),
-        "network": True if effects is None else effects.network,
-        "syscalls": [] if effects is None else list(effects.syscalls),
-        "undeclared": list(finished.undeclared),
-    }
-
-
-def _undeclared(path: str, finished: Finished) -> HostlerError | None:
-    """A command that swallowed the refusal and went on has failed all the same."""
-    if not finished.undeclared:
-        return None
-    shown = ", ".join(finished.undeclared[:3])
-    return error("undeclared_effect", f"{path} tried to change {shown}, which its profile does not declare")
-
-
-def _failure(path: str, profile: CommandProfile, status: int, signal: int) -> HostlerError | None:
-    if signal:
-        return error("killed_by_signal", f"{path} was ended by signal {signal}")
-    if status not in profile.expected_exit_codes:
-        return error("exit_status", f"{path} ended with exit code {status}")
-    return None
-
-
 def _outcome(argv: tuple[str, ...], status: int, **streams: str) -> Outcome:
     digest = digest_of(argv)
     outputs: dict[str, Any] = {"exit_status": status, "argv_digest": digest, **streams}
@@ -166,7 +76,7 @@ def _streams(context: StepContext, profile: CommandProfile, finished: Finished) 
 
 def _judge(profile: CommandProfile, argv: tuple[str, ...], record: RunRecord) -> Probe:
     if record.state == RunState.EXITED:
-        failure = _failure(argv[0], profile, record.status, record.signal)
+        failure = failure_of(argv[0], profile, record.status, record.signal)
         if failure is not None:
             return Probe(truth=Truth.DONE, error_code=failure.code, note=failure.message)
         outcome = _outcome(argv, record.status)

@@ -11,6 +11,10 @@ MODULES: dict[str, str] = {
     "file.render": "hostler.agent.steps.file_render",
     "command.exec_allowlisted": "hostler.agent.steps.command_exec_allowlisted",
     "health.check": "hostler.agent.steps.health_check",
+    "gpu.driver.validate": "hostler.agent.steps.gpu_driver_validate",
+    "gpu.runtime.check": "hostler.agent.steps.gpu_runtime_check",
+    "gpu.fabric.verify": "hostler.agent.steps.gpu_fabric_verify",
+    "gpu.container_runtime.check": "hostler.agent.steps.gpu_container_runtime_check",
 }
 
 
