@@ -1,5 +1,6 @@
 """What a command says it does to the machine beyond its own output; a node holds it to that."""
 
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -9,6 +10,8 @@ from hostler.catalog.auto_executed import auto_executed
 
 SyscallGroup = Literal["mount", "namespace", "module", "trace", "keys", "clock", "system"]
 _TOO_WIDE = frozenset({"/", "/etc", "/var", "/var/lib", "/home", "/run", "/opt", "/srv", "/mnt", "/media"})
+# Device files of accelerators and of their fabric: a tool that only asks them something opens them for writing too.
+_DEVICES = re.compile(r"/dev/(nvidia[a-z0-9-]*|kfd|dri|accel|infiniband|shm)")
 
 
 class Effects(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -34,6 +37,8 @@ def findings(effects: Effects | None) -> Iterator[tuple[str, str, str]]:
         return
     for index, path in enumerate(effects.writes):
         at, parts = f"/effects/writes/{index}", path.split("/")
+        if _DEVICES.fullmatch(path):
+            continue
         if not path.startswith("/") or {"", ".", ".."} & set(parts[1:] if path != "/" else ()):
             yield at, f"{path!r} is no absolute path in normal form", ""
         elif path in _TOO_WIDE or auto_executed(path):
