@@ -184,6 +184,7 @@ class Daemon:
             "running_tasks": self.pipeline.running,
             "outbox_rows": self.journal.outbox_rows,
             "catalog_version": self.trusted.catalog_version,
+            "resolver": self._resolver_said(),
             "keyset_version": self.trusted.store.keyset.version,
             "certificate_expires_ms": self.renewal.current.facts.not_after_ms,
         }
@@ -218,10 +219,16 @@ class Daemon:
         forgotten = "controller_rollback" if self.journal.held else ""
         return forgotten or self.session.hold or self.trusted.refused
 
+    def _resolver_said(self) -> str:
+        active = None if self.resolver.drift else self.resolver.active
+        return f"{active.config} of catalog {active.version}" if active else ""
+
     def _drift(self) -> str:
         """What is not as it should be, and no task can mend."""
         if self.renewal.drift:
             return self.renewal.drift
+        if self.resolver.drift:
+            return self.resolver.drift
         return CLOCK_SKEW if abs(self.session.clock_skew_ms) > MOST_SKEW_MS else ""
 
     def _view(self) -> AdmissionView:
