@@ -40,7 +40,13 @@ class FakeNode:
     async def run(self, gate: asyncio.Semaphore, connected: asyncio.Queue[int]) -> None:
         async with gate:
             call = node_pb2_grpc.NodeServiceStub(self._channel).Session(wait_for_ready=True)
-            hello = Hello(agent_version="fake", parallel_tasks=64, catalog_version=1 << 40, keyset_version=1 << 40)
+            hello = Hello(
+                agent_version="fake",
+                parallel_tasks=64,
+                catalog_version=1 << 40,
+                keyset_version=1 << 40,
+                capabilities={"os.kernel": "linux"},
+            )
             await call.write(agent_message(hello))
             await call.read()
         connected.put_nowait(1)

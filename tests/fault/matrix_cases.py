@@ -9,6 +9,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from hostler.catalog.load import load_profiles
+from hostler.cli.demo_files import builtin_profiles
+
 BLOB = bytes(range(256)) * 4096  # 1 MiB
 
 
@@ -54,6 +57,9 @@ MAKE_DIRECTORY = {
     "timeout_seconds": 10,
 }
 
+# the configuration that ships, which the house's catalog 1 holds
+RESOLVER_DIGEST = load_profiles(builtin_profiles()).configs["default"].digest()
+
 CASES: dict[str, Case] = {
     "artifact.pull_blob": Case(
         params={"url": "${inputs.url}", "sha256": sha256(BLOB).hexdigest(), "path": "${inputs.path}"},
@@ -75,6 +81,11 @@ CASES: dict[str, Case] = {
         params={"profile": "matrix_mkdir", "args": {"path": "${inputs.path}"}},
         inputs=lambda place: {"path": str(place.open_directory / place.name)},
         effect=lambda place: (place.open_directory / place.name).is_dir(),
+    ),
+    "resolver.config.apply": Case(
+        params={"version": 1, "digest": RESOLVER_DIGEST},
+        inputs=lambda place: {},
+        effect=lambda place: (place.root.parent / "state" / "resolver" / f"{RESOLVER_DIGEST}.json").is_file(),
     ),
     "health.check": Case(
         params={"checks": [{"type": "file", "path": "/srv/present", "min_bytes": 1}]},

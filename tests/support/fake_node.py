@@ -61,7 +61,13 @@ class FakeNode:
             call.cancel()
 
     def hello(self, **changes: Any) -> Hello:
-        known = {"agent_version": "fake", "parallel_tasks": 8, "catalog_version": 1 << 40, "keyset_version": 1 << 40}
+        known: dict[str, Any] = {
+            "agent_version": "fake",
+            "parallel_tasks": 8,
+            "catalog_version": 1 << 40,
+            "keyset_version": 1 << 40,
+        }
+        known |= {"capabilities": {"os.kernel": "linux"}}
         return Hello(**(known | changes))
 
     def finished(self, spec: TaskSpec, *, failed: str = "") -> list[Report]:

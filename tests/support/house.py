@@ -95,9 +95,10 @@ class House:
         definitions = [d for d, _ in profiles.definitions] + [definition_from(d) for d in self._definitions]
         commands = [c for c, _ in profiles.commands] + [command_profile_from(c) for c in self._commands]
         now_ms = SystemClock().now_ms()
-        made = catalog.make_manifest(1, definitions, commands, now_ms=now_ms, lifetime_ms=86_400_000)
+        configs = profiles.configs
+        made = catalog.make_manifest(1, definitions, commands, configs, now_ms=now_ms, lifetime_ms=86_400_000)
         signers = [ceremony.load_signer(path) for path in sorted((self.home / "pki/catalog").glob("*.key"))]
-        bundle = sign(propose(made, definitions, commands), signers).to_bundle()
+        bundle = sign(propose(made, definitions, commands, resolvers=configs.values()), signers).to_bundle()
         (self.home / "catalog.json").write_bytes(bundle)
         self.client.call("POST", "/api/v1/admin/operation-definitions", body=msgspec.json.decode(bundle))
 

@@ -6,6 +6,7 @@
 | `Session.run` | the control plane's messages, the journal's outbox | envelopes and updates into the inbox |
 | `Pipeline.run` | inbox, open tasks of the journal | running tasks, refusals, acceptances |
 | `Renewal.run` | the clock | a new certificate, a new link |
+| `CapabilityWatch.run` | the kernel's word of new and gone entries | a heartbeat when the node changed |
 | `_housekeeping` | journal health, watchdog | `status.json`, a heartbeat when health changed |
 """
 
@@ -20,6 +21,7 @@ import msgspec
 
 from hostler.agent import capabilities, systemd
 from hostler.agent.admission.view import AdmissionView
+from hostler.agent.capability_watch import CapabilityWatch
 from hostler.agent.config import AgentConfig
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
@@ -57,6 +59,7 @@ class Daemon:
         self.me = identity.load(config.state)
         self.trusted = Trusted(config.state, journal, self.clock)
         self.capabilities = capabilities.detect(Path(config.files.root))
+        self._told = self.capabilities
         self.host = Host(
             root=Path(config.files.root),
             clock=self.clock,
@@ -110,6 +113,9 @@ class Daemon:
             changed=self.outgoing.beat_now,
         )
         self.renewal = Renewal(self.config.state, self.me, self._renew, self.clock, rng, self._renewed, self._recover)
+        self.watch = CapabilityWatch(
+            Path(self.config.files.root), capabilities.detect, self.capabilities, self._capabilities_changed
+        )
         self.session = Session(
             outside=self.outside,
             target=self._target,
@@ -139,6 +145,7 @@ class Daemon:
                     self.session.run,
                     self.pipeline.run,
                     self.renewal.run,
+                    self.watch.run,
                     self._housekeeping,
                 )
             ]
@@ -184,6 +191,7 @@ class Daemon:
             "running_tasks": self.pipeline.running,
             "outbox_rows": self.journal.outbox_rows,
             "catalog_version": self.trusted.catalog_version,
+            "resolver": self._resolver_said(),
             "keyset_version": self.trusted.store.keyset.version,
             "certificate_expires_ms": self.renewal.current.facts.not_after_ms,
         }
@@ -214,14 +222,25 @@ class Daemon:
             await self.trusted.take_keyset(KeysetUpdate(keyset))
         return recovered.chain_pem
 
+    def _capabilities_changed(self, found: dict[str, str]) -> None:
+        """Admission and resolver judge by the new picture from here on; the control plane hears of it at once."""
+        self.capabilities = found
+        self.outgoing.beat_now()
+
     def _hold(self) -> str:
         forgotten = "controller_rollback" if self.journal.held else ""
         return forgotten or self.session.hold or self.trusted.refused
+
+    def _resolver_said(self) -> str:
+        active = None if self.resolver.drift else self.resolver.active
+        return f"{active.config} of catalog {active.version}" if active else ""
 
     def _drift(self) -> str:
         """What is not as it should be, and no task can mend."""
         if self.renewal.drift:
             return self.renewal.drift
+        if self.resolver.drift:
+            return self.resolver.drift
         return CLOCK_SKEW if abs(self.session.clock_skew_ms) > MOST_SKEW_MS else ""
 
     def _view(self) -> AdmissionView:
@@ -241,6 +260,7 @@ class Daemon:
         )
 
     def _hello(self) -> Hello:
+        self._told = self.capabilities
         return Hello(
             agent_version=__version__,
             boot_id=capabilities.boot_id(),
@@ -258,7 +278,11 @@ class Daemon:
         )
 
     def _heartbeat(self) -> Heartbeat:
+        """With the capabilities only when they are other than the link has heard of."""
+        news = {} if self.capabilities == self._told else self.capabilities
+        self._told = self.capabilities
         return Heartbeat(
+            capabilities=news,
             running_tasks=self.pipeline.running,
             free_slots=max(0, self.config.parallel_tasks - self.pipeline.running),
             outbox_rows=self.journal.outbox_rows,

@@ -156,8 +156,10 @@ def build(directory: Path, base: "Proposal | None", number: int | None, valid_da
     definitions = [definition for definition, _ in profiles.definitions]
     commands = [profile for profile, _ in profiles.commands]
     version = number or now_ms // 60_000
-    manifest = make_manifest(version, definitions, commands, now_ms=now_ms, lifetime_ms=valid_days * _DAY_MS)
-    return make(manifest, definitions, commands, base)
+    configs = profiles.configs
+    lifetime_ms = valid_days * _DAY_MS
+    manifest = make_manifest(version, definitions, commands, configs, now_ms=now_ms, lifetime_ms=lifetime_ms)
+    return make(manifest, definitions, commands, base, configs.values())
 
 
 def _read(path: Path) -> "Proposal":

@@ -72,9 +72,11 @@ def sign_catalog(home: Path, now_ms: int) -> None:
     profiles = load_profiles(builtin_profiles())
     definitions = [definition for definition, _ in profiles.definitions]
     commands = [profile for profile, _ in profiles.commands]
-    made = catalog.make_manifest(1, definitions, commands, now_ms=now_ms, lifetime_ms=_DAY_MS)
+    configs = profiles.configs
+    made = catalog.make_manifest(1, definitions, commands, configs, now_ms=now_ms, lifetime_ms=_DAY_MS)
     signed = catalog.sign_manifest(made, [ceremony.load_signer(home / "pki" / "catalog" / "catalog.key")])
     documents = [d.canonical() for d in definitions] + [c.canonical() for c in commands]
+    documents += [config.canonical() for config in configs.values()]
     (home / "catalog.json").write_bytes(catalog.write_bundle(signed, documents))
 
 

@@ -23,7 +23,7 @@ def command() -> None:
 @output_option
 @guarded
 def lint(directory: Path, output: str) -> None:
-    """Check every profile in DIRECTORY (definitions/*.yaml and commands/*.yaml). Exit code 1 on findings."""
+    """Check every profile in DIRECTORY (definitions, commands and resolver, *.yaml). Exit code 1 on findings."""
     from hostler.catalog.lint import lint as check
     from hostler.catalog.load import load_profiles
 
@@ -39,6 +39,8 @@ def lint(directory: Path, output: str) -> None:
         sys.exit(EXIT_REFUSED)
     if output == "text":
         click.echo(f"{len(profiles.definitions)} definitions and {len(profiles.commands)} commands are in order")
+        for name, config in profiles.configs.items():
+            click.echo(f"resolver configuration {name} is in order: sha256 {config.digest()}")
 
 
 @command.command()
@@ -60,8 +62,11 @@ def sign(
     signed = add(build(directory, None, number, valid_days), [load_signer(key) for key in keys])
     target.write_bytes(signed.to_bundle())
     said = signed.said
-    written = {"file": str(target), "version": said.version, "definitions": sorted(said.definitions)}
+    written: dict[str, Any] = {"file": str(target), "version": said.version, "definitions": sorted(said.definitions)}
+    written["resolvers"] = said.resolvers
     text = f"wrote {target}: catalog version {said.version}, {len(said.definitions)} definitions"
+    for name, digest in said.resolvers.items():
+        text += f"\nresolver configuration {name}: version {said.version}, digest {digest}"
     print_done(written, output, f"{text}\npublish it with: hostler profiles publish {target}")
 
 

@@ -89,6 +89,8 @@ def _print_task(task: dict[str, Any], console: Console, start: int, span: int) -
             f"{styled(step['status'])}{recovered}",
             soft_wrap=True,
         )
+    if task.get("waiting_for"):
+        console.print(f"  [yellow]waits[/]: {escape(task['waiting_for'])}", soft_wrap=True)
     if task.get("error_code"):
         console.print(f"  [red]{task['error_code']}[/]: {escape(task.get('error_message', ''))}", soft_wrap=True)
         if task.get("error_hint"):

@@ -70,12 +70,15 @@ class Published:
             HostlerError: `catalog_unsigned`, and what else `manifest.open_catalog` refuses.
         """
         try:
-            return open_catalog(
+            catalog = open_catalog(
                 command.manifest, command.documents, self.trust, now_ms, self._catalog_floor(current, now_ms)
             )
+            for name in catalog.resolvers:
+                catalog.check_resolver(name)
         except HostlerError as err:
             code = "catalog_unsigned" if err.code in _UNSIGNED else err.code
             raise error(code, err.message, hint=err.hint) from err
+        return catalog
 
     def _catalog_floor(self, current: CatalogRow | None, now_ms: int) -> int:
         """The version in use, unless the root has taken its signers' word away (T8)."""

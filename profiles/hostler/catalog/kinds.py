@@ -9,6 +9,7 @@ from hostler.catalog.params.command import ExecAllowlisted
 from hostler.catalog.params.file import Render
 from hostler.catalog.params.gpu import ContainerRuntimeCheck, DriverValidate, FabricVerify, RuntimeCheck
 from hostler.catalog.params.health import HealthCheck
+from hostler.catalog.params.resolver import ConfigApply
 
 
 class Kind(NamedTuple):
@@ -37,6 +38,11 @@ KINDS: dict[str, Kind] = {
         ExecAllowlisted,
         "run a command profile of the signed catalog",
         ("exit_status", "stdout", "stderr"),
+    ),
+    "resolver.config.apply": Kind(
+        ConfigApply,
+        "make a resolver configuration of the signed catalog the active one",
+        ("config", "version", "digest"),
     ),
     "health.check": Kind(HealthCheck, "run typed checks until they pass or time is up", ("results",)),
     "gpu.driver.validate": Kind(

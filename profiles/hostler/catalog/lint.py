@@ -15,10 +15,11 @@ from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.definition import Definition, StepTemplate
 from hostler.catalog.effects import findings as effects_of
 from hostler.catalog.inputs import check_schema
-from hostler.catalog.kinds import KINDS
+from hostler.catalog.kinds import ABSTRACT, KINDS
 from hostler.catalog.lint_secrets import secrets_of_command, secrets_of_step
 from hostler.catalog.load import Profiles, Source
 from hostler.catalog.loader_variables import changes_what_runs
+from hostler.catalog.resolver import ResolverConfig, advice, check_config
 
 # Programs that run other programs or text: a profile around one of them would be a shell (EX-06).
 INTERPRETERS = frozenset(
@@ -50,6 +51,8 @@ def lint(profiles: Profiles) -> list[Finding]:
             findings.append(_found(source, "/destructive", "destructive", message))
         for index, step in enumerate(definition.steps):
             findings += _step(definition, index, step, source, commands)
+    for config, source in profiles.resolvers:
+        findings += _resolver(config, source, commands, profiles)
     findings += _duplicates(profiles)
     return findings
 
@@ -82,6 +85,8 @@ def _definition(definition: Definition, source: Source) -> Iterator[Finding]:
             yield _found(source, f"/auto_executed_paths/{index}", "auto-executed", message)
     ids = [step.id for step in definition.steps]
     for index, step_id in enumerate(ids):
+        if like := _like_a_kind(step_id):
+            yield _found(source, f"/steps/{index}/id", "kind-name", f"{like}, which no step may have for an id (T10)")
         if step_id in ids[:index]:
             yield _found(source, f"/steps/{index}/id", "step-id", f"step id {step_id!r} stands twice")
 
@@ -189,6 +194,8 @@ def _exec(
 
 
 def _command(profile: CommandProfile, source: Source) -> Iterator[Finding]:
+    if like := _like_a_kind(profile.id):
+        yield _found(source, "/id", "kind-name", f"{like}, which no command profile may have for an id (T10)")
     program = profile.command.rpartition("/")[2]
     if not profile.command.startswith("/") or ".." in profile.command.split("/"):
         yield _found(source, "/command", "command-path", "the executable must be an absolute path (EX-03)")
@@ -219,6 +226,19 @@ def _placeholders(profile: CommandProfile, source: Source) -> Iterator[Finding]:
         if "${" in arg and arg not in {f"${{{name}}}" for name in names}:
             message = "a placeholder is a whole argument: exactly ${name}"
             yield _found(source, f"/args/{index}", "placeholder", message)
+
+
+def _resolver(
+    config: ResolverConfig, source: Source, commands: Mapping[str, CommandProfile], profiles: Profiles
+) -> Iterator[Finding]:
+    definitions = [definition for definition, _ in profiles.definitions]
+    for pointer, message, hint in (*check_config(config, commands, definitions), *advice(config, commands)):
+        yield _found(source, pointer, "resolver", message, hint)
+
+
+def _like_a_kind(name: str) -> str:
+    """What is wrong with a name that reads as a step kind where something else is meant (T10)."""
+    return f"{name!r} is the name of a step kind" if name in KINDS or name in ABSTRACT else ""
 
 
 def _plain(path: str) -> bool:

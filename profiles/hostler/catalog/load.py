@@ -12,8 +12,9 @@ from hostler.base.errors import error
 from hostler.base.strict import convert
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.definition import Definition
+from hostler.catalog.resolver import ResolverConfig
 
-T = TypeVar("T", Definition, CommandProfile)
+T = TypeVar("T", Definition, CommandProfile, ResolverConfig)
 
 MAX_BYTES = 1_048_576
 MAX_DEPTH = 32
@@ -99,8 +100,11 @@ def _mapping(node: Any, pointer: str, file: str, lines: Lines, depth: int) -> di
 
 def typed(source: Source, type_: type[T]) -> T:
     """Raises `invalid_definition` naming file, line and value."""
+    value = source.value
+    if type_ is CommandProfile and value.get("arg_schema", {}) is None:
+        value = value | {"arg_schema": {}}  # how seed 004 §4.7 writes a profile without arguments (EX-04)
     try:
-        return convert(source.value, type_, code="invalid_definition", what=source.file)
+        return convert(value, type_, code="invalid_definition", what=source.file)
     except Exception as err:
         pointer = getattr(err, "pointer", None)
         if pointer is None:
@@ -115,10 +119,16 @@ class Profiles(msgspec.Struct, frozen=True, kw_only=True):
 
     definitions: tuple[tuple[Definition, Source], ...]
     commands: tuple[tuple[CommandProfile, Source], ...]
+    resolvers: tuple[tuple[ResolverConfig, Source], ...] = ()
+
+    @property
+    def configs(self) -> dict[str, ResolverConfig]:
+        """Resolver configurations by name, which is the name of their file."""
+        return {Path(source.file).stem: config for config, source in self.resolvers}
 
 
 def load_profiles(directory: Path) -> Profiles:
-    """Reads `definitions/*.yaml` and `commands/*.yaml`.
+    """Reads `definitions/*.yaml`, `commands/*.yaml` and `resolver/*.yaml`.
 
     Raises:
         HostlerError: `invalid_yaml`, `invalid_definition` for the first file that cannot be read.
@@ -128,6 +138,7 @@ def load_profiles(directory: Path) -> Profiles:
     return Profiles(
         definitions=tuple(_typed_files(directory / "definitions", Definition)),
         commands=tuple(_typed_files(directory / "commands", CommandProfile)),
+        resolvers=tuple(_typed_files(directory / "resolver", ResolverConfig)),
     )
 
 

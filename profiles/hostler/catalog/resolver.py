@@ -133,6 +133,21 @@ def check_config(
     yield from _unresolved(config, definitions)
 
 
+def advice(config: ResolverConfig, commands: Mapping[str, CommandProfile]) -> Iterator[Problem]:
+    """What an author would not want, though it could be used."""
+    for index, rule in enumerate(config.hardware_profiles):
+        at = f"/hardware_profiles/{index}"
+        for kind, name in rule.overrides.items():
+            for before, earlier in enumerate(config.hardware_profiles[:index]):
+                if kind in earlier.overrides and earlier.match.items() <= rule.match.items():
+                    message = f"never used for {kind}: rule {rule_id(config, before)} matches all it could match"
+                    yield Problem(f"{at}/overrides/{kind}", message, "put the narrower rule first")
+                    break
+            if rule.match and name in commands and always_fine(commands[name]):
+                message = f"{name} succeeds whatever the hardware is, so it verifies nothing"
+                yield Problem(f"{at}/overrides/{kind}", message)
+
+
 def _override(
     at: str, kind: str, name: str, commands: Mapping[str, CommandProfile], *, fallback: bool
 ) -> Iterator[Problem]:

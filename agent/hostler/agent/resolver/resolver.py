@@ -70,6 +70,15 @@ class Resolver:
         return decode_json(record, Active, code="config_drift", what="resolver record") if record else None
 
     @property
+    def catalog(self) -> Catalog | None:
+        """The one in force now."""
+        return self._catalog()
+
+    def path_of(self, active: Active) -> Path:
+        """Where that configuration is kept."""
+        return files.path_of(self._folder, active.digest)
+
+    @property
     def drift(self) -> str:
         """`config_drift` when the active configuration is not what was applied, else ""."""
         try:

@@ -78,6 +78,7 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
         allowed_sources=work.definition.artifacts.allowed_sources,
         command=command,
         hardware_match=resolved.rule_id if resolved else "",
+        resolver=parts.resolver,
         checkpoint=parts.journal.checkpoint(key_of(task), step.step_id),
         artifact_keys=_artifact_keys(parts),
     )

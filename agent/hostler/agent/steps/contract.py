@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from hostler.agent.host.host import Host
+from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.secrets.table import StepSecrets
 from hostler.base.clock import Deadline
 from hostler.base.digest import digest_of
@@ -105,6 +106,7 @@ class StepView:
     allowed_sources: tuple[str, ...] | None = None  # of the definition; the policy's stand in `policy`
     command: CommandProfile | None = None  # that the step names, or that an abstract kind resolved to
     hardware_match: str = ""  # id of the rule that resolved an abstract kind
+    resolver: Resolver | None = None
     checkpoint: dict[str, Any] = field(default_factory=dict)
     artifact_keys: tuple[bytes, ...] = ()  # SPKI DER of keys that may sign artifacts
 

@@ -10,6 +10,7 @@ MODULES: dict[str, str] = {
     "artifact.verify": "hostler.agent.steps.artifact_verify",
     "file.render": "hostler.agent.steps.file_render",
     "command.exec_allowlisted": "hostler.agent.steps.command_exec_allowlisted",
+    "resolver.config.apply": "hostler.agent.steps.resolver_config_apply",
     "health.check": "hostler.agent.steps.health_check",
     "gpu.driver.validate": "hostler.agent.steps.gpu_driver_validate",
     "gpu.runtime.check": "hostler.agent.steps.gpu_runtime_check",

@@ -6,7 +6,7 @@ hello for one that was away, and again when a window passed before the node took
 
 import msgspec
 
-from hostler.control.kernel import events
+from hostler.control.kernel import capability, events
 from hostler.control.kernel.model import CancelOrder, Draft, TaskOrder
 from hostler.control.kernel.rows import CursorRow, NodeRow, OperationRow, TaskRow
 from hostler.control.kernel.tasks import fail_task, move_task, node_of, operation_of
@@ -46,11 +46,17 @@ def free_slots(draft: Draft, operation: OperationRow) -> int:
 
 
 def assign(draft: Draft, task: TaskRow, node: NodeRow) -> TaskRow:
-    """Orders an envelope for a task; ownership is checked again first (OP-09)."""
+    """Orders an envelope for a task; ownership and capabilities are checked again first (OP-09, CG-01).
+
+    A task that its node cannot take stays as it is and says why.
+    """
     operation = operation_of(draft, task.operation_id)
     refusal = _dispatch_refusal(operation, node)
     if refusal is not None:
         return fail_task(draft, task, *refusal)
+    lacking = capability.missing(draft, operation, node)
+    if lacking:
+        return capability.wait(draft, task, lacking)
     sequence = next_sequence(draft, node.node_id)
     expires = draft.now_ms + draft.settings.envelope_window_ms
     order = TaskOrder(task.task_id, node, sequence, draft.ids.nonce(), draft.now_ms - CLOCK_SKEW_MS, expires)

@@ -6,10 +6,10 @@ from hostler.base.errors import error
 from hostler.base.ids import ATTEMPT
 from hostler.control.kernel import events
 from hostler.control.kernel.assign import fill, order_cancel
+from hostler.control.kernel.capability import definition_of
 from hostler.control.kernel.commands import Actor, CancelOperation, RetryOperation
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import AttemptRow, DefinitionRow, OperationRow, TaskRow
-from hostler.control.kernel.submit import definition_of
 from hostler.control.kernel.tasks import end_task, move_task, node_of, operation_of
 from hostler.control.kernel.transitions import CANCELED, FAILED, FINAL, OPERATION, QUEUED, advance
 from hostler.wire.task import ReusedStep

@@ -183,7 +183,7 @@ class ExpireTasks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """→ None. A heartbeat that says something new."""
+    """→ None. A heartbeat that says something new; no capabilities: they are as they were."""
 
     node_id: str
     keyset_version: int
@@ -191,6 +191,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     storage: str
     hold: str
     drift: str
+    capabilities: dict[str, str] = {}
 
 
 class ReleaseNode(msgspec.Struct, frozen=True, kw_only=True):

@@ -261,6 +261,7 @@ class TaskRow(Row, frozen=True, kw_only=True):
     failed_step_id: str = ""
     started_at_ms: int = 0
     finished_at_ms: int = 0
+    waiting_for: str = ""
 
 
 class AttemptRow(Row, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 import msgspec
 
 from hostler.base.errors import error
+from hostler.catalog.capabilities import bounded
 from hostler.control.kernel import events, keysets
 from hostler.control.kernel.assign import assign, cursor_of, free_slots, give_up, order_cancel
 from hostler.control.kernel.commands import ControlStarted, ExpireTasks, NodeGone, NodeHello, NodeStatus, TasksAccepted
@@ -40,7 +41,7 @@ def hello(draft: Draft, command: NodeHello) -> Decision:
         keyset_version=said.keyset_version,
         catalog_version=said.catalog_version,
         parallel_tasks=said.parallel_tasks,
-        capabilities=events.json_text(said.capabilities),
+        capabilities=capabilities_text(said.capabilities),
         storage=said.storage,
         last_seen_ms=draft.now_ms,
         hold=ROLLBACK if ours and said.hold == ROLLBACK else "",
@@ -98,6 +99,7 @@ def status(draft: Draft, command: NodeStatus) -> Decision:
     """What a heartbeat says: which trust the node has proved, and what is wrong with it."""
     node = node_of(draft, command.node_id)
     hold = ROLLBACK if command.hold == ROLLBACK else node.hold
+    capabilities = capabilities_text(command.capabilities) if command.capabilities else node.capabilities
     now = replace(
         node,
         keyset_version=command.keyset_version or node.keyset_version,
@@ -105,10 +107,13 @@ def status(draft: Draft, command: NodeStatus) -> Decision:
         storage=command.storage,
         drift=command.drift,
         hold=hold,
+        capabilities=capabilities,
     )
     if now == node:
         return draft.decision()
     draft.update(now)
+    if capabilities != node.capabilities:
+        _capabilities_changed(draft, node, now)
     if (now.hold, now.drift) != (node.hold, node.drift):
         draft.events.append(
             events.node_event(
@@ -121,6 +126,25 @@ def status(draft: Draft, command: NodeStatus) -> Decision:
             )
         )
     return draft.decision()
+
+
+def capabilities_text(said: dict[str, str]) -> str:
+    """What is kept of a node's own words: in order, so that the same words are the same text."""
+    return events.json_text(bounded(said))
+
+
+def _capabilities_changed(draft: Draft, before: NodeRow, now: NodeRow) -> None:
+    """What waited for a capability goes at once, and says so if it still waits (CG-04)."""
+    old, new = (msgspec.json.decode(node.capabilities, type=dict[str, str]) for node in (before, now))
+    changed = {key: [old.get(key), new.get(key)] for key in sorted(old | new) if old.get(key) != new.get(key)}
+    draft.events.append(events.node_event("node.capabilities_changed", now, draft.now_ms, changed=changed))
+    if now.connection != "connected" or now.hold or now.state != "active":
+        return
+    for task in draft.open_tasks_on(now.node_id):
+        untaken = task.state == ASSIGNED and task.expires_at_ms <= draft.now_ms
+        may_go = task.state == QUEUED and free_slots(draft, operation_of(draft, task.operation_id)) > 0
+        if may_go or (untaken and task.waiting_for and not task.cancel_requested):
+            assign(draft, task, now)
 
 
 def _compare_marks(draft: Draft, node: NodeRow, high_sequence: int, open_tasks: frozenset[str]) -> NodeRow:

@@ -1,6 +1,5 @@
 """Submitting an operation: everything is checked before anything is stored (OP-02)."""
 
-import functools
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ from hostler.catalog.inputs import check_inputs, refuse_secrets, with_defaults
 from hostler.catalog.policy import allows_source
 from hostler.control.kernel import events, targets
 from hostler.control.kernel.assign import fill
+from hostler.control.kernel.capability import definition_of
 from hostler.control.kernel.commands import OperationCreated, SubmitOperation
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import AttemptRow, DefinitionRow, NodeRow, OperationRow, TaskRow
@@ -27,12 +27,6 @@ TRIGGER_SOURCES = (
     "federation",
     "system",
 )
-
-
-@functools.lru_cache(maxsize=1024)
-def definition_of(document: str) -> Definition:
-    """A stored document, parsed once."""
-    return msgspec.json.decode(document, type=Definition)
 
 
 def submit(draft: Draft, command: SubmitOperation) -> Decision:

@@ -50,7 +50,7 @@ def node_of(draft: Draft, node_id: str) -> NodeRow:
 def move_task(draft: Draft, task: TaskRow, event: str, **changes: Any) -> TaskRow:
     """The task after `event`, filed in the draft, with its operation's counters and status."""
     state = advance(TASK, task.state, event, f"task {task.task_id}")
-    moved = replace(task, state=state, **changes)
+    moved = replace(task, state=state, waiting_for="", **changes)
     draft.update(moved)
     _count(draft, task.state, moved)
     return moved

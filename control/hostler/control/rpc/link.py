@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
+from hostler.catalog.capabilities import bounded
 from hostler.control.engine import Engine
 from hostler.control.kernel.commands import FoldReports, NodeHello, NodeStatus, TasksAccepted
 from hostler.control.metrics import Metrics
@@ -130,6 +131,7 @@ class Link:
             storage=beat.storage[:_WORD],
             hold="" if behind else beat.hold[:_WORD],
             drift=beat.drift[:_WORD],
+            capabilities=bounded(beat.capabilities),
         )
         if said == self._status:
             return

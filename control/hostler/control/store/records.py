@@ -68,6 +68,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     failed_step_id: str
     started_at_ms: int
     finished_at_ms: int
+    waiting_for: str = ""
     steps: tuple[StepView, ...] = ()
 
 

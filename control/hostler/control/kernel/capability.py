@@ -1,0 +1,39 @@
+"""Whether a node can take a task at all: nothing is signed for one that cannot (CG-01, CG-04)."""
+
+import functools
+
+import msgspec
+
+from hostler.catalog.capabilities import unmet
+from hostler.catalog.definition import Definition
+from hostler.control.kernel.model import Draft
+from hostler.control.kernel.rows import DefinitionRow, NodeRow, OperationRow, TaskRow
+
+CAPABILITY_MISSING = "capability_missing"
+
+
+@functools.lru_cache(maxsize=1024)
+def definition_of(document: str) -> Definition:
+    """A stored document, parsed once."""
+    return msgspec.json.decode(document, type=Definition)
+
+
+def missing(draft: Draft, operation: OperationRow, node: NodeRow) -> str:
+    """The key that keeps the operation from this node; "" when it can take it."""
+    row = draft.get(DefinitionRow, f"{operation.operation_type}@{operation.version}")
+    return _missing(row.document, node.capabilities) if row is not None else ""
+
+
+@functools.lru_cache(maxsize=8192)
+def _missing(document: str, capabilities: str) -> str:
+    return unmet(definition_of(document).capabilities, msgspec.json.decode(capabilities, type=dict[str, str]))
+
+
+def wait(draft: Draft, task: TaskRow, key: str) -> TaskRow:
+    """The task stays where it is and says what it waits for."""
+    reason = f"{CAPABILITY_MISSING}: {key}"
+    if task.waiting_for == reason:
+        return task
+    waiting = msgspec.structs.replace(task, waiting_for=reason)
+    draft.update(waiting)
+    return waiting
