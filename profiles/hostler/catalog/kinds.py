@@ -9,6 +9,7 @@ from hostler.catalog.params.command import ExecAllowlisted
 from hostler.catalog.params.file import Render
 from hostler.catalog.params.gpu import ContainerRuntimeCheck, DriverValidate, FabricVerify, RuntimeCheck
 from hostler.catalog.params.health import HealthCheck
+from hostler.catalog.params.network import FabricVerify as NetworkFabricVerify
 from hostler.catalog.params.resolver import ConfigApply
 
 
@@ -45,6 +46,9 @@ KINDS: dict[str, Kind] = {
         ("config", "version", "digest"),
     ),
     "health.check": Kind(HealthCheck, "run typed checks until they pass or time is up", ("results",)),
+    "network.fabric.verify": Kind(
+        NetworkFabricVerify, "check links, RDMA ports and what collectives need of a node", ("results",)
+    ),
     "gpu.driver.validate": Kind(
         DriverValidate,
         "check that the devices' driver is loaded and answers for each of them",

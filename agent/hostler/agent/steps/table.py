@@ -12,6 +12,7 @@ MODULES: dict[str, str] = {
     "command.exec_allowlisted": "hostler.agent.steps.command_exec_allowlisted",
     "resolver.config.apply": "hostler.agent.steps.resolver_config_apply",
     "health.check": "hostler.agent.steps.health_check",
+    "network.fabric.verify": "hostler.agent.steps.network_fabric_verify",
     "gpu.driver.validate": "hostler.agent.steps.gpu_driver_validate",
     "gpu.runtime.check": "hostler.agent.steps.gpu_runtime_check",
     "gpu.fabric.verify": "hostler.agent.steps.gpu_fabric_verify",
