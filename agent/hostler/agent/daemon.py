@@ -42,6 +42,7 @@ from hostler.base.clock import SystemClock
 from hostler.base.logs import get_logger
 from hostler.base.version import __version__
 from hostler.wire.node import Heartbeat, Hello, KeysetUpdate
+from hostler.wire.versions import ENVELOPES, OLDEST, PROTOCOL
 
 _log = get_logger("hostler.agent.daemon")
 _HOUSEKEEPING_S = 15.0
@@ -275,6 +276,9 @@ class Daemon:
             hold=self._hold(),
             drift=self._drift(),
             instance_id=self._instance_id,
+            protocol=PROTOCOL,
+            protocol_oldest=OLDEST,
+            envelope_types=ENVELOPES,
         )
 
     def _heartbeat(self) -> Heartbeat:
