@@ -26,6 +26,7 @@ from hostler.agent.config import AgentConfig
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.lifecycle import certificates, identity
+from hostler.agent.lifecycle.provision import resolver_folder
 from hostler.agent.lifecycle.renew import Renewal
 from hostler.agent.lifecycle.trust import Trusted
 from hostler.agent.outside.frames import Tls
@@ -73,7 +74,7 @@ class Daemon:
             spared=self._spared,
         )
         self.resolver = Resolver(
-            config.state / "resolver", journal, lambda: self.trusted.catalog, lambda: self.capabilities
+            resolver_folder(config.state), journal, lambda: self.trusted.catalog, lambda: self.capabilities
         )
         self.door: Child | Listener = (
             Listener(socket, config.session_user)
