@@ -131,8 +131,8 @@ GUARDS = [
     ),
     guard(
         "hostler.control.published",
-        "return open_catalog(",
-        "return _unchecked(",
+        "catalog = open_catalog(",
+        "catalog = _unchecked(",
         "engine/test_engine.py::test_SE_08_a_catalog_signed_by_the_dispatch_key_is_not_signed",
     ),
     guard(

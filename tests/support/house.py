@@ -29,6 +29,7 @@ from hostler.catalog.command_profile import command_profile_from
 from hostler.catalog.definition import definition_from
 from hostler.catalog.load import load_profiles
 from hostler.catalog.proposal import propose, sign
+from hostler.catalog.resolver import ResolverConfig
 from hostler.cli import demo_files
 from hostler.cli.client import Client
 from hostler.cli.demo import Processes
@@ -88,15 +89,20 @@ class House:
         self.pids["control"] = self.run.start("control", arguments, self.home / "control.log").pid
         self.until(self._healthy, "control")
         if not (self.home / "catalog.json").exists():
-            self._publish()
+            self.publish()
 
-    def _publish(self) -> None:
+    def publish(self, version: int = 1, resolvers: dict[str, ResolverConfig] | None = None) -> None:
+        """Signs and registers the shipped profiles with this house's own, and the shipped resolver configurations.
+
+        Args:
+            resolvers: configurations by name, instead of the shipped ones.
+        """
         profiles = load_profiles(demo_files.builtin_profiles())
         definitions = [d for d, _ in profiles.definitions] + [definition_from(d) for d in self._definitions]
         commands = [c for c, _ in profiles.commands] + [command_profile_from(c) for c in self._commands]
         now_ms = SystemClock().now_ms()
-        configs = profiles.configs
-        made = catalog.make_manifest(1, definitions, commands, configs, now_ms=now_ms, lifetime_ms=86_400_000)
+        configs = profiles.configs if resolvers is None else resolvers
+        made = catalog.make_manifest(version, definitions, commands, configs, now_ms=now_ms, lifetime_ms=86_400_000)
         signers = [ceremony.load_signer(path) for path in sorted((self.home / "pki/catalog").glob("*.key"))]
         bundle = sign(propose(made, definitions, commands, resolvers=configs.values()), signers).to_bundle()
         (self.home / "catalog.json").write_bytes(bundle)

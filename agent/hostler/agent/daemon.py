@@ -26,6 +26,7 @@ from hostler.agent.config import AgentConfig
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.lifecycle import certificates, identity
+from hostler.agent.lifecycle.provision import resolver_folder
 from hostler.agent.lifecycle.renew import Renewal
 from hostler.agent.lifecycle.trust import Trusted
 from hostler.agent.outside.frames import Tls
@@ -42,6 +43,7 @@ from hostler.base.clock import SystemClock
 from hostler.base.logs import get_logger
 from hostler.base.version import __version__
 from hostler.wire.node import Heartbeat, Hello, KeysetUpdate
+from hostler.wire.versions import ENVELOPES, OLDEST, PROTOCOL
 
 _log = get_logger("hostler.agent.daemon")
 _HOUSEKEEPING_S = 15.0
@@ -72,7 +74,7 @@ class Daemon:
             spared=self._spared,
         )
         self.resolver = Resolver(
-            config.state / "resolver", journal, lambda: self.trusted.catalog, lambda: self.capabilities
+            resolver_folder(config.state), journal, lambda: self.trusted.catalog, lambda: self.capabilities
         )
         self.door: Child | Listener = (
             Listener(socket, config.session_user)
@@ -275,6 +277,9 @@ class Daemon:
             hold=self._hold(),
             drift=self._drift(),
             instance_id=self._instance_id,
+            protocol=PROTOCOL,
+            protocol_oldest=OLDEST,
+            envelope_types=ENVELOPES,
         )
 
     def _heartbeat(self) -> Heartbeat:

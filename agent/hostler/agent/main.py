@@ -1,4 +1,4 @@
-"""`hostler-agent`: enroll, run, status, config, receipts, policy."""
+"""`hostler-agent`: enroll, run, status, config, receipts, resolve, policy."""
 
 import argparse
 import asyncio
@@ -53,6 +53,12 @@ def _parser() -> argparse.ArgumentParser:
     add("config", _config, "Every configuration value and where it comes from.")
     receipts = add("receipts", _receipts, "Write this node's receipt chain to a file, one a line.")
     receipts.add_argument("--file", "-o", type=Path, required=True, help="file to write")
+    resolve = add("resolve", _resolve, "What an abstract step kind is on this node, and why. Exits 1 if it is nothing.")
+    resolve.add_argument("kind", help="such as gpu.runtime.check")
+    resolve.add_argument(
+        "--capability", action="append", default=[], metavar="KEY=VALUE", help="ask as if this node had it"
+    )
+    resolve.add_argument("--json", action="store_true", help="print JSON")
     _policy(commands)
     return parser
 
@@ -165,6 +171,25 @@ def _status(options: argparse.Namespace) -> int:
         for name, value in status.items():
             print(f"{name:24} {value}")  # noqa: T201
     return 0 if status["session"] == "connected" and not status["hold"] and not status["drift"] else EXIT_REFUSED
+
+
+def _resolve(options: argparse.Namespace) -> int:
+    import msgspec
+
+    from hostler.agent.config import load
+    from hostler.agent.resolve_check import explain, lines
+    from hostler.base.clock import SystemClock
+
+    pairs = [pair.partition("=") for pair in options.capability]
+    if not all(key and equals for key, equals, _ in pairs):
+        raise error("invalid_config", "--capability takes KEY=VALUE")
+    more = {key: value for key, _, value in pairs}
+    explained = asyncio.run(explain(load(options.config), options.kind, more, SystemClock()))
+    if options.json:
+        sys.stdout.buffer.write(msgspec.json.encode(explained) + b"\n")
+    else:
+        print("\n".join(lines(explained)))  # noqa: T201
+    return EXIT_REFUSED if explained.error_code else 0
 
 
 def _config(options: argparse.Namespace) -> int:

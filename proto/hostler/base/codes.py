@@ -53,6 +53,7 @@ CODES: dict[str, Code] = {
     "stale_sequence": Code("Refused", "the task's sequence is not above the last one seen", "the control plane may be an old copy"),
     "controller_rollback": Code("Refused", "the control plane knows less than this node has seen of it", "restore the newest copy, or open a recovery epoch: 'hostler pki recover'"),
     "epoch_unsigned": Code("Refused", "the control plane names an epoch that no keyset of this node carries", "publish the keyset that the root signed for it"),
+    "protocol_mismatch": Code("Refused", "agent and control plane speak no protocol version in common", "update the older of the two; one version apart works"),
     "approval_missing": Code("Refused", "a definition that destroys or runs as root lacks enough approvals", "sign the proposal with the approvers' keys: 'hostler catalog sign'"),
     "catalog_mismatch": Code("Refused", "the task differs from the signed catalog", "publish the definition in a signed catalog first"),
     "catalog_rollback": Code("Refused", "the catalog is older than the one in use", "publish a higher version with the old content"),

@@ -30,7 +30,7 @@ class EnrollRequest(_message.Message):
     def __init__(self, token: _Optional[str] = ..., csr_der: _Optional[bytes] = ..., agent_version: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., keyset_version: _Optional[int] = ...) -> None: ...
 
 class EnrollResponse(_message.Message):
-    __slots__ = ("node_id", "org_id", "project_id", "certificate_pem", "keyset", "control_epoch", "keysets")
+    __slots__ = ("node_id", "org_id", "project_id", "certificate_pem", "keyset", "control_epoch", "keysets", "catalog")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ORG_ID_FIELD_NUMBER: _ClassVar[int]
     PROJECT_ID_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,7 @@ class EnrollResponse(_message.Message):
     KEYSET_FIELD_NUMBER: _ClassVar[int]
     CONTROL_EPOCH_FIELD_NUMBER: _ClassVar[int]
     KEYSETS_FIELD_NUMBER: _ClassVar[int]
+    CATALOG_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     org_id: str
     project_id: str
@@ -45,7 +46,8 @@ class EnrollResponse(_message.Message):
     keyset: bytes
     control_epoch: int
     keysets: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, node_id: _Optional[str] = ..., org_id: _Optional[str] = ..., project_id: _Optional[str] = ..., certificate_pem: _Optional[bytes] = ..., keyset: _Optional[bytes] = ..., control_epoch: _Optional[int] = ..., keysets: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    catalog: CatalogUpdate
+    def __init__(self, node_id: _Optional[str] = ..., org_id: _Optional[str] = ..., project_id: _Optional[str] = ..., certificate_pem: _Optional[bytes] = ..., keyset: _Optional[bytes] = ..., control_epoch: _Optional[int] = ..., keysets: _Optional[_Iterable[bytes]] = ..., catalog: _Optional[_Union[CatalogUpdate, _Mapping]] = ...) -> None: ...
 
 class RecoverRequest(_message.Message):
     __slots__ = ("node_id", "csr_der", "keyset_version")
@@ -78,7 +80,7 @@ class RenewResponse(_message.Message):
     def __init__(self, certificate_pem: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("agent_version", "boot_id", "keyset_version", "catalog_version", "high_sequence", "control_epoch", "parallel_tasks", "capabilities", "labels", "open_tasks", "storage", "hold", "drift", "instance_id")
+    __slots__ = ("agent_version", "boot_id", "keyset_version", "catalog_version", "high_sequence", "control_epoch", "parallel_tasks", "capabilities", "labels", "open_tasks", "storage", "hold", "drift", "instance_id", "protocol", "protocol_oldest", "envelope_types")
     class CapabilitiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -107,6 +109,9 @@ class Hello(_message.Message):
     HOLD_FIELD_NUMBER: _ClassVar[int]
     DRIFT_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_OLDEST_FIELD_NUMBER: _ClassVar[int]
+    ENVELOPE_TYPES_FIELD_NUMBER: _ClassVar[int]
     agent_version: str
     boot_id: str
     keyset_version: int
@@ -121,7 +126,10 @@ class Hello(_message.Message):
     hold: str
     drift: str
     instance_id: str
-    def __init__(self, agent_version: _Optional[str] = ..., boot_id: _Optional[str] = ..., keyset_version: _Optional[int] = ..., catalog_version: _Optional[int] = ..., high_sequence: _Optional[int] = ..., control_epoch: _Optional[int] = ..., parallel_tasks: _Optional[int] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., open_tasks: _Optional[_Iterable[str]] = ..., storage: _Optional[str] = ..., hold: _Optional[str] = ..., drift: _Optional[str] = ..., instance_id: _Optional[str] = ...) -> None: ...
+    protocol: int
+    protocol_oldest: int
+    envelope_types: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, agent_version: _Optional[str] = ..., boot_id: _Optional[str] = ..., keyset_version: _Optional[int] = ..., catalog_version: _Optional[int] = ..., high_sequence: _Optional[int] = ..., control_epoch: _Optional[int] = ..., parallel_tasks: _Optional[int] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., open_tasks: _Optional[_Iterable[str]] = ..., storage: _Optional[str] = ..., hold: _Optional[str] = ..., drift: _Optional[str] = ..., instance_id: _Optional[str] = ..., protocol: _Optional[int] = ..., protocol_oldest: _Optional[int] = ..., envelope_types: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("running_tasks", "free_slots", "outbox_rows", "storage", "capabilities", "hold", "keyset_version", "catalog_version", "drift")
@@ -185,20 +193,22 @@ class Progress(_message.Message):
     def __init__(self, steps: _Optional[_Iterable[_Union[_report_pb2.StepProgress, _Mapping]]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("session_id", "server_time_ms", "control_epoch", "heartbeat_seconds", "renew_certificate", "sequence")
+    __slots__ = ("session_id", "server_time_ms", "control_epoch", "heartbeat_seconds", "renew_certificate", "sequence", "protocol")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     SERVER_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     CONTROL_EPOCH_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     RENEW_CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     server_time_ms: int
     control_epoch: int
     heartbeat_seconds: int
     renew_certificate: bool
     sequence: int
-    def __init__(self, session_id: _Optional[str] = ..., server_time_ms: _Optional[int] = ..., control_epoch: _Optional[int] = ..., heartbeat_seconds: _Optional[int] = ..., renew_certificate: _Optional[bool] = ..., sequence: _Optional[int] = ...) -> None: ...
+    protocol: int
+    def __init__(self, session_id: _Optional[str] = ..., server_time_ms: _Optional[int] = ..., control_epoch: _Optional[int] = ..., heartbeat_seconds: _Optional[int] = ..., renew_certificate: _Optional[bool] = ..., sequence: _Optional[int] = ..., protocol: _Optional[int] = ...) -> None: ...
 
 class Tasks(_message.Message):
     __slots__ = ("envelopes",)

@@ -76,6 +76,7 @@ def agent_value(message: node_pb2.AgentMessage) -> FromAgent:
             "capabilities": dict(hello.capabilities),
             "labels": dict(hello.labels),
             "open_tasks": tuple(hello.open_tasks),
+            "envelope_types": tuple(hello.envelope_types),
         }
         return Hello(**values)
     if which == "heartbeat":

@@ -23,6 +23,9 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     hold: str = ""
     drift: str = ""
     instance_id: str = ""
+    protocol: int = 0
+    protocol_oldest: int = 0
+    envelope_types: tuple[str, ...] = ()
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +64,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_seconds: int
     sequence: int = 0
     renew_certificate: bool = False
+    protocol: int = 0
 
 
 class Tasks(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ import msgspec
 
 from hostler.agent.lifecycle import identity
 from hostler.agent.lifecycle.certificates import nameless
+from hostler.agent.lifecycle.provision import provision
 from hostler.agent.lifecycle.trust import trust_path
 from hostler.agent.outside.outside import Asks
 from hostler.base.clock import Clock
@@ -16,6 +17,7 @@ from hostler.base.version import __version__
 from hostler.pki.tokens import read_enrolment_token
 from hostler.pki.trust import TrustStore
 from hostler.pki.trust_files import load_trust, save_trust
+from hostler.wire.node import CatalogUpdate
 
 _log = get_logger("hostler.agent.lifecycle.enroll")
 
@@ -70,5 +72,8 @@ async def enroll(
     for keyset in answer.keysets:
         store.update_keyset(keyset, clock.now_ms())
     save_trust(trust_path(state_dir), store.state)
+    if answer.HasField("catalog"):
+        update = CatalogUpdate(answer.catalog.manifest, tuple(answer.catalog.documents))
+        await provision(state_dir, update, clock)
     _log.info("node.enrolled", node_id=made.node_id)
     return made

@@ -100,9 +100,9 @@ class Resolver:
             command=catalog.commands[name], digest=catalog.manifest.commands[name], rule_id=resolution.rule_id
         )
 
-    def explain(self, kind: str, more: Mapping[str, str]) -> list[Considered]:
-        """What every rule says, with `more` over this node's capabilities (RS-09). Raises as `resolve` does."""
-        return consider(self._config(), kind, {**self._capabilities(), **more})
+    def explain(self, kind: str) -> list[Considered]:
+        """What every rule says about this node (RS-09). Raises what `resolve` raises before it looks at a rule."""
+        return consider(self._config(), kind, self._capabilities())
 
     async def apply(self, wanted: Active) -> bool:
         """Makes a configuration of the signed catalog the active one, at once and whole.

@@ -19,10 +19,11 @@ from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
 from hostler.wire.codec_node import agent_message
 from hostler.wire.node import CatalogUpdate, Close, FromControl, Hello, KeysetUpdate, ReportAck, Tasks, Welcome
+from hostler.wire.versions import check_agreed
 
 _log = get_logger("hostler.agent.session")
 _BASE_S, _CAP_S, _REVOKED_CAP_S = 0.2, 30.0, 300.0
-_HELD_CODES = {"revoked", "certificate_invalid", "identity_cloned", "controller_rollback"}
+_HELD_CODES = {"revoked", "certificate_invalid", "identity_cloned", "controller_rollback", "protocol_mismatch"}
 _FAILURES_BEFORE_POLLING = 3
 _LONG_ENOUGH_S = 5.0  # a link that lasted so long was a good one
 
@@ -144,6 +145,7 @@ class Session:
             raise error(_known(value.error_code), value.message or "the control plane closed the session")
 
     async def _welcomed(self, welcome: Welcome) -> None:
+        check_agreed(welcome.protocol)
         self.state, self.hold, self._setup_failures = "connected", "", 0
         self.clock_skew_ms = self._clock.now_ms() - welcome.server_time_ms
         await self._compare_memories(welcome)

@@ -87,7 +87,16 @@ class EnrollmentService(node_pb2_grpc.EnrollmentServiceServicer):
             keyset=self._engine.trust.state.keyset,
             control_epoch=self._engine.control_epoch,
             keysets=missed(self._engine, request.keyset_version),
+            catalog=await self._catalog(),
         )
+
+    async def _catalog(self) -> node_pb2.CatalogUpdate | None:
+        """What the node starts with (RD-05); None before the first one is published."""
+        stored = await self._engine.reader.catalog()
+        if stored is None:
+            return None
+        _, manifest, documents = stored
+        return node_pb2.CatalogUpdate(manifest=manifest, documents=documents)
 
     @guarded
     async def Recover(self, request: node_pb2.RecoverRequest, context: Any) -> node_pb2.RecoverResponse:

@@ -30,6 +30,7 @@ from hostler.wire.node import (
     Tasks,
     Welcome,
 )
+from hostler.wire.versions import check_envelopes, negotiate
 
 _log = get_logger("hostler.control.rpc.link")
 _BATCH = 256
@@ -124,15 +125,7 @@ class Link:
     async def _heartbeat(self, beat: Heartbeat) -> None:
         """Costs a commit only when it says something new; a node that lost its catalog is sent it again."""
         behind = beat.keyset_version < self._engine.trust.keyset.version  # what it holds for may be over
-        said = NodeStatus(
-            node_id=self.node_id,
-            keyset_version=beat.keyset_version,
-            catalog_version=beat.catalog_version,
-            storage=beat.storage[:_WORD],
-            hold="" if behind else beat.hold[:_WORD],
-            drift=beat.drift[:_WORD],
-            capabilities=bounded(beat.capabilities),
-        )
+        said = self._status_of(beat, hold="" if behind else beat.hold[:_WORD], drift=beat.drift[:_WORD])
         if said == self._status:
             return
         self._status = said
@@ -141,7 +134,25 @@ class Link:
             self._catalog_version = 0
             self._wake.set()
 
+    def _status_of(self, said: Heartbeat | Hello, *, hold: str = "", drift: str) -> NodeStatus:
+        return NodeStatus(
+            node_id=self.node_id,
+            keyset_version=said.keyset_version,
+            catalog_version=said.catalog_version,
+            storage=said.storage[:_WORD],
+            hold=hold,
+            drift=drift,
+            capabilities=bounded(said.capabilities),
+        )
+
     async def _hello(self, hello: Hello) -> None:
+        """Raises `protocol_mismatch` before the node counts as connected, and what the kernel refuses."""
+        try:
+            agreed = negotiate(hello.protocol, hello.protocol_oldest)
+            check_envelopes(hello.envelope_types)
+        except HostlerError as err:
+            await self._engine.execute(self._status_of(hello, drift=err.code))  # for people who look at the node
+            raise
         command = NodeHello(node_id=self.node_id, session_id=self.session_id, hello=hello, serial=self._peer.serial)
         await self._engine.execute(command)
         self._catalog_version = hello.catalog_version
@@ -151,6 +162,7 @@ class Link:
             control_epoch=self._engine.control_epoch,
             heartbeat_seconds=self._heartbeat_s,
             sequence=await self._engine.reader.sequence(self.node_id),
+            protocol=agreed,
             renew_certificate=bool(self._ca_key) and self._peer.issuer_key != self._ca_key,
         )
         self._first.append(control_message(welcome))

@@ -169,3 +169,10 @@ async def test_acknowledgements_of_what_was_never_sent_harm_nothing(play: Play) 
 async def test_I4_how_far_the_clocks_are_apart_is_known(play: Play) -> None:
     bed, _ = await play([welcome(server_time_ms=NOW - 3_600_000), None])
     assert bed.session.clock_skew_ms == 3_600_000
+
+
+async def test_CG_03_a_welcome_under_a_protocol_that_is_not_spoken_here_holds_the_agent(play: Play) -> None:
+    bed, _ = await play([welcome(protocol=99)])
+    assert (bed.session.state, bed.session.hold) == ("disconnected", "protocol_mismatch")
+    bed, _ = await play([welcome(protocol=2), None])
+    assert (bed.session.state, bed.session.hold) == ("connected", "")

@@ -118,3 +118,47 @@ async def test_of_two_sessions_the_newer_stays_whoever_ends_first(tmp_path: Path
         assert len(links) == 1
         assert links.remove(newer)
         assert links.get(node.node_id) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"protocol": 9, "protocol_oldest": 8}, {"protocol": 2, "envelope_types": ("application/other",)}],
+    ids=["protocol", "envelopes"],
+)
+async def test_CG_03_a_hello_of_another_age_opens_nothing_and_people_can_see_why(
+    tmp_path: Path, said: dict[str, object]
+) -> None:
+    async with fleet_in(tmp_path) as fleet:
+        node = await fleet.enroll("gpu-1")
+        link = link_of(fleet.engine, node.node_id)
+        with pytest.raises(HostlerError) as refused:
+            await link.take(agent_message(Hello(agent_version="9", **said)))  # type: ignore[arg-type]
+        assert refused.value.code == "protocol_mismatch"
+        assert await heard(link) == []
+        seen = await fleet.engine.reader.node(node.node_id)
+        assert (seen.connection, seen.drift) == ("never", "protocol_mismatch")
+
+
+@pytest.mark.parametrize(("said", "agreed"), [({}, 1), ({"protocol": 2, "protocol_oldest": 1}, 2)])
+async def test_CG_03_the_welcome_says_what_was_agreed_also_to_one_that_is_one_behind(
+    tmp_path: Path, said: dict[str, int], agreed: int
+) -> None:
+    async with fleet_in(tmp_path) as fleet:
+        node = await fleet.enroll("gpu-1")
+        link = link_of(fleet.engine, node.node_id)
+        await link.take(agent_message(Hello(agent_version="1", **said)))
+        (welcome,) = [each for each in await heard(link) if isinstance(each, Welcome)]
+        assert welcome.protocol == agreed
+
+
+async def test_CG_04_a_heartbeat_tells_of_a_capability_and_only_once(tmp_path: Path) -> None:
+    async with fleet_in(tmp_path) as fleet:
+        node = await fleet.enroll("gpu-1")
+        link = link_of(fleet.engine, node.node_id)
+        await link.take(agent_message(Hello(agent_version="1", capabilities={"gpu.vendor": "none"})))
+        beat = Heartbeat(capabilities={"gpu.vendor": "amd", "NOT A KEY": "x"})
+        for _ in range(3):
+            await link.take(agent_message(beat))
+        await link.take(agent_message(Heartbeat()))
+        assert (await fleet.engine.reader.node(node.node_id)).capabilities == {"gpu.vendor": "amd"}
+        assert len(await fleet.events(type_="node.capabilities_changed")) == 1
