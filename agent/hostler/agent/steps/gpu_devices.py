@@ -53,7 +53,7 @@ def _driver(params: DriverValidate | RuntimeCheck, device: Device) -> None:
 
 def numbers(version: str) -> tuple[int, ...]:
     """The leading numbers of a version; none where it has no such form."""
-    match = re.match(r"\d{1,9}(?:\.\d{1,9}){0,5}", version)
+    match = re.match(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,5}", version)
     return tuple(map(int, match[0].split("."))) if match else ()
 
 

@@ -9,7 +9,7 @@ from hostler.agent.host.host import Host
 from hostler.agent.host.links import Link, links
 from hostler.agent.steps.contract import Change, Outcome, Plan, Probe, StepContext, StepView, Truth
 from hostler.agent.steps.fabric_rules import Seen, looks, prerequisites
-from hostler.base.errors import error
+from hostler.base.errors import HostlerError, error
 from hostler.catalog.params.network import FabricVerify, Peer
 
 
@@ -21,6 +21,8 @@ class FabricVerifyKind:
 
     async def apply(self, context: StepContext) -> Outcome:
         params: FabricVerify = context.params
+        if not (params.interfaces or params.rdma_ports or params.active_ports):
+            raise error("fabric_not_ready", "no interface, RDMA port or number of active ports is required of it")
         seen = await _unless_cancelled(context.cancelled, _look(context, params))
         for one in seen:
             context.log("agent", f"{one.name} {'is ready' if one.ok else 'is not ready'}: {one.detail}")
@@ -69,16 +71,23 @@ async def _reach(host: Host, peer: Peer, seconds: float) -> Seen:
 
 
 async def _unless_cancelled(cancelled: asyncio.Event, work: Coroutine[Any, Any, list[Seen]]) -> list[Seen]:
-    looking, stop = asyncio.create_task(work), asyncio.create_task(cancelled.wait())
-    try:
+    async with asyncio.TaskGroup() as group:
+        looking = group.create_task(_kept(work))
+        stop = group.create_task(cancelled.wait())
         await asyncio.wait({looking, stop}, return_when=asyncio.FIRST_COMPLETED)
-        if looking.done():
-            return looking.result()
-        raise error("canceled", "the fabric was not looked at to the end")
-    finally:
-        for task in (looking, stop):
-            task.cancel()
-        await asyncio.gather(looking, stop, return_exceptions=True)
+        found = looking.result() if looking.done() else error("canceled", "the fabric was not looked at to the end")
+        stop.cancel()
+        looking.cancel()
+    if isinstance(found, HostlerError):
+        raise found
+    return found
+
+
+async def _kept(work: Coroutine[Any, Any, list[Seen]]) -> list[Seen] | HostlerError:
+    try:
+        return await work
+    except HostlerError as err:
+        return err
 
 
 def _targets(params: FabricVerify) -> list[str]:

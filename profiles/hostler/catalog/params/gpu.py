@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1024)]
-Version = Annotated[str, msgspec.Meta(pattern=r"^(\d{1,5}(\.\d{1,5}){0,3})?$")]
+Version = Annotated[str, msgspec.Meta(pattern=r"^([0-9]{1,5}([.][0-9]{1,5}){0,3})?$(?!\n)")]
 
 
 class DriverValidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -6,9 +6,9 @@ import msgspec
 
 from hostler.catalog.params.health import Port
 
-Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-InterfaceName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$")]
-Counter = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_]{1,64}$")]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$(?!\n)")]
+InterfaceName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$(?!\n)")]
+Counter = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_]{1,64}$(?!\n)")]
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -53,7 +53,7 @@ class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class FabricVerify(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Looks at the node's links and RDMA ports and fails with the first port that is not as required.
 
-    At least one interface, RDMA port or number of active ports has to be required.
+    At least one interface, RDMA port or number of active ports has to be required: a check of nothing fails.
 
     Attributes:
         active_ports: how many RDMA ports have to be active, whichever they are.
@@ -72,8 +72,3 @@ class FabricVerify(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     minimum_locked_bytes: NotNegative = 0
     minimum_free_hugepages: NotNegative = 0
     timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=300)] = 10
-
-    def __post_init__(self) -> None:
-        """A verification that requires nothing would always succeed."""
-        if not (self.interfaces or self.rdma_ports or self.active_ports):
-            raise ValueError("no interface, RDMA port or number of active ports is required")
