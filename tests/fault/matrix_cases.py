@@ -60,6 +60,16 @@ MAKE_DIRECTORY = {
 # the configuration that ships, which the house's catalog 1 holds
 RESOLVER_DIGEST = load_profiles(builtin_profiles()).configs["default"].digest()
 
+# the node is planted with a written-down machine, and these stand for the vendor's tools (tests/fixtures)
+GPU_TOOLS = {
+    "nvidia_driver_validate": ("nvidia-smi", "nvidia-smi-h100.csv"),
+    "nvidia_smi_health": ("nvidia-smi", "nvidia-smi-h100.csv"),
+    "nccl_allreduce_test": ("all_reduce_perf", "nccl-tests.txt"),
+    "nvidia_container_runtime_check": ("nvidia-ctk", "nvidia-ctk-cdi-list.txt"),
+}
+# one implementation serves the abstract kinds: one of them goes through every boundary, these through one
+ALIKE = ("gpu.driver.validate", "gpu.fabric.verify", "gpu.container_runtime.check")
+
 CASES: dict[str, Case] = {
     "artifact.pull_blob": Case(
         params={"url": "${inputs.url}", "sha256": sha256(BLOB).hexdigest(), "path": "${inputs.path}"},
@@ -92,4 +102,13 @@ CASES: dict[str, Case] = {
         inputs=lambda place: {},
         effect=lambda place: True,
     ),
+    "network.fabric.verify": Case(
+        params={"interfaces": [{"name": "lo"}], "rdma_ports": [{"device": "mlx5_0", "link_layer": "infiniband"}]},
+        inputs=lambda place: {},
+        effect=lambda place: True,
+    ),
+    **{
+        kind: Case(params={"minimum_devices": 2}, inputs=lambda place: {}, effect=lambda place: True)
+        for kind in ("gpu.runtime.check", *ALIKE)
+    },
 }

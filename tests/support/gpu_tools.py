@@ -1,5 +1,9 @@
 """Programs with the names of vendors' tools that print what stands in `tests/fixtures/tools`, and nothing else."""
 
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +11,22 @@ TOOLS = Path(__file__).resolve().parents[1] / "fixtures" / "tools"
 QUERY = "--query-gpu=index,uuid,pci.bus_id,name,driver_version,memory.total,ecc.errors.uncorrected.volatile.total"
 # name of the tool: arguments that its output was recorded for
 ARGUMENTS = {"nvidia-smi": (QUERY, "--format=csv,noheader,nounits")}
+
+
+@contextmanager
+def vendor_tools(table: Mapping[str, tuple[str, str]]) -> Iterator[list[dict[str, Any]]]:
+    """Command profiles by id around tools that every user may run: program and recorded output of each."""
+    place = Path(tempfile.mkdtemp(prefix="hostler-tools-"))
+    place.chmod(0o755)
+    try:
+        made = []
+        for profile_id, (name, recorded) in table.items():
+            directory = place / profile_id
+            directory.mkdir(mode=0o755)
+            made.append(profile(profile_id, tool(directory, name, recorded), on_interrupt="rerun"))
+        yield made
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def tool(directory: Path, name: str, recorded: str, status: int = 0) -> Path:

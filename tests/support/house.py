@@ -94,12 +94,15 @@ class House:
     def publish(self, version: int = 1, resolvers: dict[str, ResolverConfig] | None = None) -> None:
         """Signs and registers the shipped profiles with this house's own, and the shipped resolver configurations.
 
+        A command profile of this house's own stands for the shipped one of its name.
+
         Args:
             resolvers: configurations by name, instead of the shipped ones.
         """
         profiles = load_profiles(demo_files.builtin_profiles())
         definitions = [d for d, _ in profiles.definitions] + [definition_from(d) for d in self._definitions]
-        commands = [c for c, _ in profiles.commands] + [command_profile_from(c) for c in self._commands]
+        known = [c for c, _ in profiles.commands] + [command_profile_from(c) for c in self._commands]
+        commands = list({command.id: command for command in known}.values())
         now_ms = SystemClock().now_ms()
         configs = profiles.configs if resolvers is None else resolvers
         made = catalog.make_manifest(version, definitions, commands, configs, now_ms=now_ms, lifetime_ms=86_400_000)
