@@ -163,6 +163,11 @@ def test_an_unknown_key_is_named_with_its_line(tmp_path: Path) -> None:
         {"writes": ["/srv/../etc"]},
         {"writes": ["/etc/cron.d"]},
         {"writes": ["/usr/lib/x"]},
+        {"writes": ["/dev"]},
+        {"writes": ["/dev/sda"]},
+        {"writes": ["/dev/nvidia0/../sda"]},
+        {"writes": ["/dev/dri/../sda"]},
+        {"writes": ["/dev/kfd\n"]},
     ],
 )
 def test_J2_effects_are_declared_and_never_so_wide_that_they_mean_everything(tmp_path: Path, effects: Any) -> None:
@@ -172,3 +177,8 @@ def test_J2_effects_are_declared_and_never_so_wide_that_they_mean_everything(tmp
 
 def test_effects_below_a_folder_of_data_are_in_order(tmp_path: Path) -> None:
     assert findings(tmp_path, GOOD, COMMAND | {"effects": {"writes": ["/srv/models"], "syscalls": ["mount"]}}) == set()
+
+
+def test_device_files_of_accelerators_may_be_declared(tmp_path: Path) -> None:
+    writes = ["/dev/nvidiactl", "/dev/nvidia15", "/dev/nvidia-uvm", "/dev/kfd", "/dev/dri", "/dev/infiniband"]
+    assert findings(tmp_path, GOOD, COMMAND | {"effects": {"writes": writes}}) == set()

@@ -128,7 +128,8 @@ def test_X14_a_host_that_this_user_cannot_change_says_so(monkeypatch: pytest.Mon
 def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "loop").symlink_to("loop")
-    for name in ("fifo", "loop", "absent", "."):
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for name in ("fifo", "loop", "absent", ".", "zero"):
         assert read(tmp_path / name) == ""
     assert read(tmp_path / "a\0b") == ""
 

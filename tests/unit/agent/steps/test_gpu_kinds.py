@@ -160,6 +160,14 @@ async def test_a_device_on_the_bus_that_the_tool_does_not_list_is_named(host: Ho
     assert (await step_kind(DRIVER).apply(context(host, DRIVER, path, every_device=False))).outputs["driver"]
 
 
+async def test_a_tool_that_lists_more_than_the_bus_shows_proves_no_more(host: Host, tmp_path: Path) -> None:
+    plant("nvidia_h100", host.root)
+    shutil.rmtree(host.root / "sys/bus/pci/devices/0000:3d:00.0")
+    path = tool(tmp_path / "bin", "nvidia-smi", "nvidia-smi-h100.csv")
+    code, message = await failure(DRIVER, context(host, DRIVER, path, minimum_devices=2))
+    assert (code, "2 devices answer and 1 are on the PCI bus" in message) == ("no_device", True)
+
+
 async def test_memory_errors_and_missing_memory_are_faults_of_one_device(host: Host, tmp_path: Path) -> None:
     plant("nvidia_h100", host.root)
     path = tool(tmp_path / "bin", "nvidia-smi", "nvidia-smi-h100.csv")
