@@ -108,3 +108,14 @@ def test_CG_01_CG_04_an_operation_waits_for_a_capability_and_goes_when_it_comes(
     house.until(lambda: house.node("a")["capabilities"]["host.init"] != "systemd", "a")
     (task,) = house.operation(house.submit("unit.systemd@v1"))["tasks"]
     assert (task["status"] in FINAL, task["waiting_for"]) == (False, "capability_missing: host.init")
+
+
+def test_RD_05_without_a_catalog_a_node_enrols_and_connects_and_resolves_nothing() -> None:
+    with open_house() as house:
+        (house.home / "catalog.json").touch()  # as if it had been published: nothing is
+        house.serve()
+        house.enrol("a")
+        house.start("a")
+        status, said = resolved(house, "--capability", "gpu.vendor=nvidia")
+        assert (status, said["active"], said["error_code"]) == (1, None, "no_resolver")
+        assert house.node("a")["drift"] == ""

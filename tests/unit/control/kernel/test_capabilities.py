@@ -68,6 +68,10 @@ def test_CG_01_a_task_waits_unsigned_for_what_its_node_lacks_and_says_for_what(
     assert bench.orders == []
     operation = bench.operation(task.operation_id)
     assert (operation.status, operation.tasks_queued) == ("queued", 1)
+    (said,) = [event for event in bench.events if event.type == "task.waiting"]
+    assert (said.task_id, said.error_code) == (task.task_id, "capability_missing")
+    bench.run(heartbeat(node, has | {"another.key": "x"}))
+    assert len([event for event in bench.events if event.type == "task.waiting"]) == 1
 
 
 def test_CG_01_a_node_that_has_it_gets_the_task_at_once(bench: Bench) -> None:
