@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hostler.agent.main import main
 from hostler.catalog.load import load_profiles
 from hostler.catalog.resolver import ResolverConfig
 from hostler.cli.demo_files import builtin_profiles, program
@@ -48,13 +49,20 @@ def apply(house: House, version: int, content: ResolverConfig) -> dict[str, Any]
     return house.finished(house.submit("node.resolver.apply@v1", inputs))
 
 
-def test_RD_01_RD_03_RD_04_RD_05_from_enrolment_over_an_update_to_a_rollback(house: House) -> None:
+def test_RD_01_RD_03_RD_04_RD_05_from_enrolment_over_an_update_to_a_rollback(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
     nvidia = ("--capability", "gpu.vendor=nvidia")
     status, said = resolved(house, *nvidia)  # RD-05: the node has not even run yet
     assert (status, said["active"]["origin"], said["active"]["version"]) == (0, "enrolment", 1)
     assert (said["resolved_profile"], said["hardware_match"]) == ("nvidia_smi_health", "1:gpu.vendor=nvidia")
     assert [rule[2] for rule in said["rules"]] == [True, False, False]
     assert resolved(house, *nvidia) == (status, said)  # RS-09
+    asked = ["resolve", "--config", str(house.home / "a/agent.toml")]
+    assert main([*asked, "artifact.verify"]) == 1
+    assert main([*asked, KIND, "--capability", "nonsense"]) == 2
+    assert main([*asked, KIND, "--capability", "gpu.vendor=amd"]) == 0
+    assert "-> 2:gpu.vendor=amd" in capsys.readouterr().out
     assert resolved(house, kind="gpu.fabric.verify")[1]["error_code"] == "no_resolver"
 
     house.start("a")

@@ -106,6 +106,12 @@ GUARDS = [
         f"{WAITING}CG_01_a_task_waits_unsigned_for_what_its_node_lacks_and_says_for_what",
     ),
     guard(
+        "hostler.control.kernel.sessions",
+        "if capability.missing(draft, operation_of(draft, task.operation_id), node):",
+        "if False:",
+        f"{WAITING}CG_01_what_was_signed_and_not_taken_is_taken_back_when_the_node_returns_without_the_capability",
+    ),
+    guard(
         f"{CATALOG}.capabilities",
         "return dict(pair for pair, _ in zip(good, range(MAX_KEYS), strict=False))",
         "return dict(said)",

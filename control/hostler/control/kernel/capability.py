@@ -25,7 +25,7 @@ def missing(draft: Draft, operation: OperationRow, node: NodeRow) -> str:
     return _missing(row.document, node.capabilities) if row is not None else ""
 
 
-@functools.lru_cache(maxsize=8192)
+@functools.lru_cache(maxsize=2048)
 def _missing(document: str, capabilities: str) -> str:
     return unmet(definition_of(document).capabilities, msgspec.json.decode(capabilities, type=dict[str, str]))
 
