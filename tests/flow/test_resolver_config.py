@@ -9,16 +9,23 @@ from typing import Any
 
 import pytest
 
+from hostler.agent.main import main
 from hostler.catalog.load import load_profiles
-from hostler.catalog.resolver import ResolverConfig
+from hostler.catalog.resolver import ResolverConfig, Rule
 from hostler.cli.demo_files import builtin_profiles, program
 from support.house import FINAL, House, open_house
-from support.resolving import KIND, config
+from support.resolving import KIND
 
 pytestmark = [pytest.mark.timeout(110), pytest.mark.xdist_group("house-resolver")]
 
 SHIPPED = load_profiles(builtin_profiles()).configs["default"]
-OTHER = config(({}, {KIND: "rocm_smi_health"}))
+# the shipped one, with one answer changed everywhere
+OTHER = ResolverConfig(
+    hardware_profiles=tuple(
+        Rule(match=rule.match, overrides=rule.overrides | {KIND: "rocm_smi_health"})
+        for rule in SHIPPED.hardware_profiles
+    )
+)
 NEEDS_SYSTEMD = {
     "type": "unit.systemd",
     "version": "v1",
@@ -37,8 +44,8 @@ def house() -> Iterator[House]:
         yield made
 
 
-def resolved(house: House, *more: str, kind: str = KIND) -> tuple[int, dict[str, Any]]:
-    arguments = [program("hostler-agent"), "resolve", kind, "--json", "--config", str(house.home / "a/agent.toml")]
+def resolved(house: House, *more: str) -> tuple[int, dict[str, Any]]:
+    arguments = [program("hostler-agent"), "resolve", KIND, "--json", "--config", str(house.home / "a/agent.toml")]
     done = subprocess.run([*arguments, *more], check=False, capture_output=True, text=True)
     return done.returncode, json.loads(done.stdout)
 
@@ -48,14 +55,20 @@ def apply(house: House, version: int, content: ResolverConfig) -> dict[str, Any]
     return house.finished(house.submit("node.resolver.apply@v1", inputs))
 
 
-def test_RD_01_RD_03_RD_04_RD_05_from_enrolment_over_an_update_to_a_rollback(house: House) -> None:
+def test_RD_01_RD_03_RD_04_RD_05_from_enrolment_over_an_update_to_a_rollback(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
     nvidia = ("--capability", "gpu.vendor=nvidia")
     status, said = resolved(house, *nvidia)  # RD-05: the node has not even run yet
     assert (status, said["active"]["origin"], said["active"]["version"]) == (0, "enrolment", 1)
     assert (said["resolved_profile"], said["hardware_match"]) == ("nvidia_smi_health", "1:gpu.vendor=nvidia")
-    assert [rule[2] for rule in said["rules"]] == [True, False, False]
+    assert [rule[0] for rule in said["rules"] if rule[2]] == [said["hardware_match"]]
     assert resolved(house, *nvidia) == (status, said)  # RS-09
-    assert resolved(house, kind="gpu.fabric.verify")[1]["error_code"] == "no_resolver"
+    asked = ["resolve", "--config", str(house.home / "a/agent.toml")]
+    assert main([*asked, "artifact.verify"]) == 1
+    assert main([*asked, KIND, "--capability", "nonsense"]) == 2
+    assert main([*asked, KIND, "--capability", "gpu.vendor=amd"]) == 0
+    assert ":gpu.vendor=amd" in capsys.readouterr().out
 
     house.start("a")
     house.publish(2, {"default": OTHER})
@@ -82,7 +95,7 @@ def test_RD_01_RD_03_RD_04_RD_05_from_enrolment_over_an_update_to_a_rollback(hou
 
 def test_RD_02_an_edited_configuration_is_drift_that_everybody_sees_and_nobody_uses(house: House) -> None:
     (path,) = (house.home / "a/state/resolver").glob("*.json")
-    path.write_bytes(path.read_bytes().replace(b"generic_gpu_runtime_check", b"noop_true"))
+    path.write_bytes(path.read_bytes().replace(b"nvidia_smi_health", b"noop_true"))
     status, said = resolved(house)
     assert (status, said["error_code"], said["rules"]) == (1, "config_drift", [])
     house.start("a")
@@ -108,3 +121,14 @@ def test_CG_01_CG_04_an_operation_waits_for_a_capability_and_goes_when_it_comes(
     house.until(lambda: house.node("a")["capabilities"]["host.init"] != "systemd", "a")
     (task,) = house.operation(house.submit("unit.systemd@v1"))["tasks"]
     assert (task["status"] in FINAL, task["waiting_for"]) == (False, "capability_missing: host.init")
+
+
+def test_RD_05_without_a_catalog_a_node_enrols_and_connects_and_resolves_nothing() -> None:
+    with open_house() as house:
+        (house.home / "catalog.json").touch()  # as if it had been published: nothing is
+        house.serve()
+        house.enrol("a")
+        house.start("a")
+        status, said = resolved(house, "--capability", "gpu.vendor=nvidia")
+        assert (status, said["active"], said["error_code"]) == (1, None, "no_resolver")
+        assert house.node("a")["drift"] == ""

@@ -20,7 +20,7 @@ from hostler.pki.keyset import parse_keyset
 from hostler.pki.rotation import successor
 from hostler.pki.trust import TrustStore
 from hostler.wire.codec_node import decode_envelope, encode_envelope
-from support import builders
+from support import builders, resolving
 from support.keys import NOW, Keys
 
 from .mutations import BYTES, JSON, Mutation
@@ -34,7 +34,15 @@ _STATE = KEYS.state()
 _NEXT = [
     sign_keyset(successor(parse_keyset(dsse.from_json(_STATE.keyset).payload), NOW + n), [KEYS.root]) for n in (1, 2)
 ]
-_BUNDLES = [write_bundle(*builders.catalog_bundle(KEYS, [builders.definition()], version=n)) for n in (2, 3)]
+_RESOLVERS = {"default": resolving.sample()}
+_BUNDLES = [
+    write_bundle(
+        *builders.catalog_bundle(
+            KEYS, [builders.definition()], resolving.commands(), resolvers=_RESOLVERS, version=version
+        )
+    )
+    for version in (2, 3)
+]
 
 
 Samples = tuple[bytes, bytes]

@@ -89,14 +89,27 @@ GUARDS = [
         "hostler.control.published",
         "                catalog.check_resolver(name)\n",
         "                pass\n",
-        "tests/unit/control/engine/test_published_resolvers.py"
+        "tests/unit/control/engine/test_publishing.py"
         "::test_RS_03_RS_05_what_does_not_hold_together_is_refused_and_leaves_the_old_catalog",
+    ),
+    guard(
+        "hostler.control.kernel.catalogs",
+        'if unknown and definition.backend_type == "node_agent":',
+        "if False:",
+        "tests/unit/control/engine/test_publishing.py"
+        "::test_SK_18_a_definition_of_an_unknown_step_kind_is_refused_and_nothing_of_its_catalog_is_filed",
     ),
     guard(
         "hostler.control.kernel.assign",
         "    if lacking:\n",
         "    if False:\n",
         f"{WAITING}CG_01_a_task_waits_unsigned_for_what_its_node_lacks_and_says_for_what",
+    ),
+    guard(
+        "hostler.control.kernel.sessions",
+        "if capability.missing(draft, operation_of(draft, task.operation_id), node):",
+        "if False:",
+        f"{WAITING}CG_01_what_was_signed_and_not_taken_is_taken_back_when_the_node_returns_without_the_capability",
     ),
     guard(
         f"{CATALOG}.capabilities",

@@ -114,12 +114,7 @@ class Fleet:
         return node
 
     async def connect(self, node: FakeNode, session: str = "s1", serial: str = "") -> None:
-        hello = Hello(
-            agent_version="1.0.0",
-            high_sequence=node.high_sequence,
-            open_tasks=tuple(node.open),
-            capabilities={"os.kernel": "linux"},
-        )
+        hello = Hello(agent_version="1.0.0", high_sequence=node.high_sequence, open_tasks=tuple(node.open))
         command = NodeHello(node_id=node.node_id, session_id=session, hello=hello, serial=serial)
         await self.execute(command)
 

@@ -60,6 +60,8 @@ class Bars:
         """Takes an event of the operation; whatever is not about a task's step changes nothing."""
         body = event.get("body", event)
         bar = self._bars.get(event.get("task_id") or body.get("task_id", ""))
+        if bar is not None and body.get("waiting_for"):
+            self._progress.update(bar, description=escape(f"waits for {body['waiting_for']}"))
         name = body.get("current_step_name") or body.get("step_id")
         if bar is None or not name:
             return

@@ -171,11 +171,13 @@ def always_fine(profile: CommandProfile) -> bool:
 
 def _unresolved(config: ResolverConfig, definitions: Iterable[Definition]) -> Iterator[Problem]:
     """Kinds that a definition uses and that some node it may run on could not resolve (RS-05)."""
+    asked = {key for rule in config.hardware_profiles for key in rule.match}
     for definition in definitions:
+        required = {key: value for key, value in definition.capabilities.items() if key in asked}
         for kind in sorted({step.kind for step in definition.steps} & ABSTRACT):
-            case = next((c for c in _cases(definition.capabilities) if not _resolves(config, kind, c)), None)
+            case = next((c for c in _cases(required) if not _resolves(config, kind, c)), None)
             if case is not None:
-                where = ", ".join(f"{key}={value}" for key, value in case.items()) or "every node"
+                where = ", ".join(f"{key}={value}" for key, value in case.items()) or "a node of any hardware"
                 hint = "let the fallback name it, or let the definition require the hardware it is for"
                 yield Problem("", f"{kind} of {definition.ref} has no resolution on {where} (RS-05)", hint)
 

@@ -191,11 +191,11 @@ def test_a_rule_picks_nothing_that_runs_as_root_because_no_approval_covers_it(us
     ("kind", "requires", "where"),
     [
         (KIND, {"os.kernel": "linux"}, ""),
-        ("gpu.fabric.verify", {"os.kernel": "linux"}, "os.kernel=linux"),
+        ("gpu.fabric.verify", {"os.kernel": "linux"}, "a node of any hardware"),
         ("gpu.fabric.verify", {"gpu.vendor": "nvidia"}, ""),
         ("gpu.fabric.verify", {"gpu.vendor": ["nvidia", "amd"], "host.init": ["systemd", "other"]}, ""),
         ("gpu.fabric.verify", {"gpu.vendor": ["nvidia", "intel"]}, "gpu.vendor=intel"),
-        ("gpu.fabric.verify", {}, "every node"),
+        ("gpu.fabric.verify", {}, "a node of any hardware"),
         ("gpu.container_runtime.check", {"gpu.vendor": "nvidia"}, "gpu.vendor=nvidia"),
     ],
 )

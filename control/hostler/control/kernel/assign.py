@@ -56,7 +56,7 @@ def assign(draft: Draft, task: TaskRow, node: NodeRow) -> TaskRow:
         return fail_task(draft, task, *refusal)
     lacking = capability.missing(draft, operation, node)
     if lacking:
-        return capability.wait(draft, task, lacking)
+        return capability.wait(draft, operation, task, lacking)
     sequence = next_sequence(draft, node.node_id)
     expires = draft.now_ms + draft.settings.envelope_window_ms
     order = TaskOrder(task.task_id, node, sequence, draft.ids.nonce(), draft.now_ms - CLOCK_SKEW_MS, expires)

@@ -5,6 +5,7 @@ import msgspec
 from hostler.base.digest import sha256_hex
 from hostler.base.errors import error
 from hostler.catalog.definition import Definition
+from hostler.catalog.kinds import KINDS
 from hostler.catalog.manifest import Catalog
 from hostler.control.kernel import events
 from hostler.control.kernel.commands import Actor, RegisterCatalog, SetDefinitionState
@@ -23,6 +24,8 @@ def register(draft: Draft, command: RegisterCatalog, catalog: Catalog) -> Decisi
     version = catalog.manifest.version
     if draft.get(CatalogRow, version) is not None:
         raise error("catalog_rollback", f"there was a catalog {version} already, with another content")
+    for definition in catalog.definitions.values():
+        _check_kinds(definition)
     added = [ref for ref in catalog.definitions if _add(draft, catalog.definitions[ref], version)]
     digests = [sha256_hex(document) for document in catalog.documents]
     draft.insert(
@@ -51,6 +54,14 @@ def register(draft: Draft, command: RegisterCatalog, catalog: Catalog) -> Decisi
         )
     )
     return draft.decision(added)
+
+
+def _check_kinds(definition: Definition) -> None:
+    """Raises `unknown_step_kind` for a step that no agent could run: refused, never skipped (SK-18)."""
+    unknown = [step for step in definition.steps if step.kind not in KINDS]
+    if unknown and definition.backend_type == "node_agent":
+        step = unknown[0]
+        raise error("unknown_step_kind", f"step {step.id} of {definition.ref} has the kind {step.kind}, which is none")
 
 
 def _add(draft: Draft, definition: Definition, catalog_version: int) -> bool:

@@ -4,13 +4,13 @@ import msgspec
 
 from hostler.base.errors import error
 from hostler.catalog.capabilities import bounded
-from hostler.control.kernel import events, keysets
+from hostler.control.kernel import capability, events, keysets
 from hostler.control.kernel.assign import assign, cursor_of, free_slots, give_up, order_cancel
 from hostler.control.kernel.commands import ControlStarted, ExpireTasks, NodeGone, NodeHello, NodeStatus, TasksAccepted
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.nodes import prove_certificate
 from hostler.control.kernel.rows import NodeRow, TaskRow
-from hostler.control.kernel.tasks import end_task, node_of, operation_of
+from hostler.control.kernel.tasks import end_task, move_task, node_of, operation_of
 from hostler.control.kernel.transitions import ASSIGNED, FINAL, QUEUED
 
 replace = msgspec.structs.replace
@@ -200,8 +200,16 @@ def _send_what_waited(draft: Draft, node: NodeRow, high_sequence: int) -> None:
                 assign(draft, task, node)
         elif task.cancel_requested:
             _send_cancel(draft, task, node, high_sequence)
-        elif _never_taken(task, high_sequence) and task.expires_at_ms <= draft.now_ms:
-            assign(draft, task, node)
+        elif _never_taken(task, high_sequence):
+            _send_again(draft, task, node)
+
+
+def _send_again(draft: Draft, task: TaskRow, node: NodeRow) -> None:
+    """The stored envelope while it is good, else a new one; none at all to a node that lacks what it takes (CG-01)."""
+    if capability.missing(draft, operation_of(draft, task.operation_id), node):
+        assign(draft, move_task(draft, task, "take_back", sequence=0, expires_at_ms=0, envelope_digest=""), node)
+    elif task.expires_at_ms <= draft.now_ms:
+        assign(draft, task, node)
 
 
 def _send_cancel(draft: Draft, task: TaskRow, node: NodeRow, high_sequence: int) -> None:

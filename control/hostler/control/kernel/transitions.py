@@ -34,6 +34,7 @@ TASK: dict[tuple[str, str], str] = {
     (QUEUED, "cancel"): CANCELED,
     (ASSIGNED, "assign"): ASSIGNED,  # its envelope expired before the node took it: signed again
     (ASSIGNED, "recover"): QUEUED,  # a new epoch asks for it again; a node that ran it says what came of it
+    (ASSIGNED, "take_back"): QUEUED,  # its node came back without it, and lacks what it takes by now
     (ASSIGNED, "start"): RUNNING,
     (ASSIGNED, "succeed"): SUCCEEDED,
     (ASSIGNED, "fail"): FAILED,

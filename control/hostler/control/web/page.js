@@ -50,7 +50,8 @@ function show(operation, progress) {
     const box = document.createElement("div");
     box.className = "task";
     const name = document.createElement("strong");
-    name.textContent = `${task.node_name} ${task.status}${task.error_code ? ` ${task.error_code}: ${task.error_message}` : ""}`;
+    const why = task.error_code ? `${task.error_code}: ${task.error_message}` : task.waiting_for;
+    name.textContent = `${task.node_name} ${task.status} ${why}`;
     name.className = task.status;
     box.append(name, ...task.steps.map((step) => stepLine(task, step, progress)));
     return box;

@@ -68,6 +68,10 @@ def test_CG_01_a_task_waits_unsigned_for_what_its_node_lacks_and_says_for_what(
     assert bench.orders == []
     operation = bench.operation(task.operation_id)
     assert (operation.status, operation.tasks_queued) == ("queued", 1)
+    (said,) = [event for event in bench.events if event.type == "task.waiting"]
+    assert (said.task_id, said.error_code) == (task.task_id, "capability_missing")
+    bench.run(heartbeat(node, has | {"another.key": "x"}))
+    assert len([event for event in bench.events if event.type == "task.waiting"]) == 1
 
 
 def test_CG_01_a_node_that_has_it_gets_the_task_at_once(bench: Bench) -> None:
@@ -101,23 +105,44 @@ def test_CG_04_a_node_that_comes_back_with_the_capability_gets_what_waited(bench
     assert again(bench, task).state == "assigned"
 
 
-@pytest.mark.parametrize("how", ["hello", "sweep"])
-def test_CG_01_a_task_is_not_signed_again_for_a_node_that_lost_the_capability(bench: Bench, how: str) -> None:
+def test_CG_01_a_task_is_not_signed_again_for_a_node_that_lost_the_capability(bench: Bench) -> None:
     node = bench.node(capabilities=text(NVIDIA))
     task = asked(bench, node)
     bench.run(heartbeat(node, NOTHING))
     bench.now = task.expires_at_ms + 1
-    if how == "hello":
-        said = Hello(agent_version="1", capabilities=NOTHING)
-        bench.run(NodeHello(node_id=node.node_id, session_id="s2", hello=said))
-    else:
-        bench.run(ExpireTasks())
+    bench.run(ExpireTasks())
+    bench.run(ExpireTasks())
     assert len(bench.orders) == 1
     assert (again(bench, task).state, again(bench, task).waiting_for) == ("assigned", "capability_missing: gpu.vendor")
 
     bench.run(heartbeat(node, NVIDIA))
     assert len(bench.orders) == 2
     assert again(bench, task).waiting_for == ""
+
+
+@pytest.mark.parametrize("late_ms", [0, 3_600_000], ids=["window-open", "window-past"])
+def test_CG_01_what_was_signed_and_not_taken_is_taken_back_when_the_node_returns_without_the_capability(
+    bench: Bench, late_ms: int
+) -> None:
+    node = bench.node(capabilities=text(NVIDIA))
+    task = asked(bench, node)
+    bench.now += late_ms
+    bench.run(NodeHello(node_id=node.node_id, session_id="s2", hello=Hello(agent_version="1", capabilities=NOTHING)))
+    waits = again(bench, task)
+    assert (waits.state, waits.sequence, waits.waiting_for) == ("queued", 0, "capability_missing: gpu.vendor")
+    operation = bench.operation(task.operation_id)
+    assert (operation.tasks_queued, operation.tasks_in_flight) == (1, 0)
+    bench.run(heartbeat(node, NVIDIA))
+    assert again(bench, task).state == "assigned"
+    assert again(bench, task).sequence > task.sequence, "a number is never given out twice"
+
+
+def test_CG_01_what_the_node_has_taken_is_left_to_it(bench: Bench) -> None:
+    node = bench.node(capabilities=text(NVIDIA))
+    task = asked(bench, node)
+    said = Hello(agent_version="1", capabilities=NOTHING, high_sequence=task.sequence, open_tasks=(task.task_id,))
+    bench.run(NodeHello(node_id=node.node_id, session_id="s2", hello=said))
+    assert (again(bench, task).state, again(bench, task).waiting_for) == ("assigned", "")
 
 
 def test_CG_01_a_limited_operation_passes_over_the_node_that_lacks_it() -> None:

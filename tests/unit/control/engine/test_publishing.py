@@ -1,4 +1,4 @@
-"""RD-01, RS-03, RS-05: a resolver configuration that does not hold together is not even published."""
+"""RD-01, RS-03, RS-05, SK-18: what does not hold together is not even published, whoever signed it."""
 
 from pathlib import Path
 
@@ -42,3 +42,15 @@ async def test_RS_03_RS_05_what_does_not_hold_together_is_refused_and_leaves_the
         version, _, documents = await fleet.engine.reader.catalog()
         assert version == 1
         assert resolving.sample().canonical() in documents
+
+
+async def test_SK_18_a_definition_of_an_unknown_step_kind_is_refused_and_nothing_of_its_catalog_is_filed(
+    tmp_path: Path,
+) -> None:
+    async with fleet_in(tmp_path) as fleet:
+        foreign = builders.definition(builders.StepTemplate(id="one", kind="foo.bar"), type_="demo.foreign")
+        with pytest.raises(HostlerError) as refused:
+            await fleet.publish(builders.definition(), foreign)
+        assert refused.value.code == "unknown_step_kind"
+        assert "step one of demo.foreign@v1" in refused.value.message
+        assert await fleet.engine.reader.catalog() is None
