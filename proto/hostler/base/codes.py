@@ -107,7 +107,7 @@ CODES: dict[str, Code] = {
     "signature_missing": Code("StepFailed", "a required artifact signature is absent or foreign", "sign the artifact with a key of the keyset"),
     "verifier_missing": Code("StepFailed", "a required verifier is not available", "verification fails closed"),
     "health_red": Code("StepFailed", "a health check did not pass in time", "see the check named"),
-    "no_device": Code("StepFailed", "the node has no such device, or fewer than the step needs", "see 'hostler nodes show' for what the node detects"),
+    "no_device": Code("StepFailed", "the node has no such device, or fewer than the step needs", "see 'hostler nodes get' for what the node detects"),
     "device_unhealthy": Code("StepFailed", "a device does not answer or reports a fault", "see the device named"),
     "driver_mismatch": Code("StepFailed", "the driver is not the one that the step expects", "install that driver, or change the step's parameters"),
     "runtime_missing": Code("StepFailed", "the runtime that the devices are used through is not ready on this node", "install it, then run the step again"),
