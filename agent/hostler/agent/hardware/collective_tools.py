@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from hostler.agent.hardware.reports import Collective, Unreadable
 
 _RANK = re.compile(r"#\s+Rank\s+(\d{1,5})\s+.*\bdevice\s+\d{1,4}\b.*")
-_ROW = re.compile(r"\s*(\d+)\s+(\d+)\s+(\w+)\s+(\w+)\s+(-?\d+)((?:\s+\S+){8})\s*")
-_BOUNDS = re.compile(r"# Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)\s*")
+_ROW = re.compile(r"\s*(\d{1,20})\s+(\d{1,20})\s+(\w{1,32})\s+(\w{1,32})\s+(-?\d{1,5})((?:\s+\S{1,32}){8})\s*")
+_BOUNDS = re.compile(r"# Out of bounds values\s*:\s*(\d{1,18})\s+(OK|FAILED)\s*")
 _AVERAGE = re.compile(r"# Avg bus bandwidth\s*:\s*(\S+)\s*")
 
 

@@ -34,12 +34,12 @@ def containerd(_argv: Sequence[str], output: str) -> Exposed:
     """Handlers of the CRI plugin that stand for devices, and `cdi` where it takes CDI devices itself."""
     try:
         config = tomllib.loads(output)
-    except tomllib.TOMLDecodeError as err:
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as err:
         raise Unreadable("the output is no TOML") from err
     plugins = _table(config, "plugins")
     disabled = config.get("disabled_plugins", [])
     cri = next((_table(plugins, name) for name in _CRI if name in plugins), None)
-    if cri is None or any(name in ("cri", *_CRI) for name in disabled):
+    if cri is None or not isinstance(disabled, list) or any(name in ("cri", *_CRI) for name in disabled):
         raise Unreadable("containerd's CRI plugin is off")
     runtimes = _table(_table(cri, "containerd"), "runtimes")
     names = [word(name, "a runtime") for name in runtimes if name not in ("runc", "crun")]

@@ -4,12 +4,11 @@ Formats: `nvidia-smi --help-query-gpu` and its CSV; `rocm-smi --json`; `amd-smi 
 `xpu-smi discovery -j` and `--dump`; `clinfo --json`.
 """
 
-import csv
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hostler.agent.hardware.reports import Device, Unreadable, address, count, json_of, listing, mapping, word
+from hostler.agent.hardware.reports import Device, Unreadable, address, count, json_of, listing, mapping, rows_of, word
 
 Devices = tuple[Device, ...]
 _ALIASES = {"gpu_name": "name", "gpu_uuid": "uuid", "gpu_bus_id": "pci.bus_id"}
@@ -28,7 +27,7 @@ def nvidia_smi(argv: Sequence[str], output: str) -> Devices:
         raise Unreadable("nvidia-smi is read only with --query-gpu=... and --format=csv,...")
     if output.strip() == "No devices were found":
         return ()
-    rows = [row for row in csv.reader(output.splitlines(), skipinitialspace=True) if row]
+    rows = rows_of(output)
     rows = rows if "noheader" in form else rows[1:]
     if any(len(row) != len(names) for row in rows):
         raise Unreadable(f"a row does not have the {len(names)} columns that were asked for")
@@ -109,7 +108,7 @@ def _amd(one: dict[str, Any]) -> Device:
 def xpu_smi(argv: Sequence[str], output: str) -> Devices:
     """`discovery -j`, or the CSV of `discovery --dump`, whose first row names the columns."""
     if "--dump" in argv:
-        rows = [row for row in csv.reader(output.splitlines(), skipinitialspace=True) if row]
+        rows = rows_of(output)
         named = [dict(zip(rows[0], row, strict=False)) for row in rows[1:]] if rows else []
         if any(len(row) != len(rows[0]) for row in rows):
             raise Unreadable("a row has another number of columns than the first")

@@ -4,6 +4,7 @@ A report is output of a program that we did not write: everything in it is check
 what does not fit raises `Unreadable`. Silence is never health: a field that a tool leaves out is None.
 """
 
+import csv
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,8 @@ def word(value: Any, what: str) -> str:
     """One short printable text, as a tool's own JSON or CSV gives it."""
     if not isinstance(value, str | int) or isinstance(value, bool):
         raise Unreadable(f"{what} is no text")
+    if isinstance(value, int) and abs(value) >= 1 << 64:
+        raise Unreadable(f"{what} is too big a number")
     text = str(value).strip()
     if len(text) > 256 or not text.isprintable():
         raise Unreadable(f"{what} is too long or not printable")
@@ -91,6 +94,14 @@ def count(value: Any, what: str) -> int | None:
     return int(text)
 
 
+def rows_of(output: str) -> list[list[str]]:
+    """The rows of a CSV, without empty ones."""
+    try:
+        return [row for row in csv.reader(output.splitlines(), skipinitialspace=True) if row]
+    except csv.Error as err:
+        raise Unreadable("the output is no CSV") from err
+
+
 def json_of(output: str) -> Any:
     """The JSON document in an output; lines of warning before it are passed over."""
     lines = output.splitlines()
@@ -98,7 +109,7 @@ def json_of(output: str) -> Any:
         lines.pop(0)
     try:
         return msgspec.json.decode("\n".join(lines))
-    except msgspec.DecodeError as err:
+    except (msgspec.DecodeError, RecursionError) as err:
         raise Unreadable("the output is no JSON") from err
 
 

@@ -1,5 +1,7 @@
 """SK-10, SK-15..17: tools' output in its documented form is read; anything else is no report."""
 
+import contextlib
+import random
 from pathlib import Path
 
 import pytest
@@ -179,3 +181,46 @@ def test_containerd_s_configuration_tells_its_handlers() -> None:
 )
 def test_addresses_are_written_as_sysfs_writes_them(text: str, expected: str) -> None:
     assert address(text) == expected
+
+
+RECORDED = {
+    "nvidia-smi": ("nvidia-smi-h100.csv", SMI),
+    "rocm-smi": ("rocm-smi.json", ()),
+    "amd-smi": ("amd-smi.json", ()),
+    "xpu-smi": ("xpu-smi.csv", ("discovery", "--dump", "1,2,8,11")),
+    "clinfo": ("clinfo-cpu.json", ()),
+    "all_reduce_perf": ("nccl-tests.txt", ()),
+    "nvidia-ctk": ("nvidia-ctk-cdi-list.txt", ()),
+    "containerd": ("containerd-nvidia.toml", ()),
+}
+READERS = {**device_tools.READERS, **collective_tools.READERS, **container_tools.READERS}
+EVIL = [
+    "",
+    "\0",
+    "[" * 5000,
+    "{" * 5000,
+    "9" * 6000,
+    "1e999",
+    "-1",
+    "\x1b[2J",
+    '"',
+    "\u0661",
+    "\r",
+    "=",
+    "\n\n",
+    "nan",
+    "null",
+]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_garbled_output_is_read_or_refused_and_nothing_else(name: str) -> None:
+    recorded, argv = RECORDED[name]
+    text, chance = printed(recorded), random.Random(name)
+    tried = [evil * times for evil in EVIL for times in (1, 3)] + [f"a = {evil}" for evil in EVIL]
+    for _ in range(300):
+        start, length = chance.randrange(len(text)), chance.randrange(12)
+        tried.append(text[:start] + chance.choice(EVIL) + text[start + length :])
+    for garbled in tried:
+        with contextlib.suppress(Unreadable):
+            READERS[name](argv, garbled)
