@@ -20,6 +20,7 @@ CODES: dict[str, Code] = {
     "secret_in_payload": Code("InvalidInput", "inputs look like secret material", "name a credential instead; secrets never travel in a request"),
     "unknown_definition": Code("InvalidInput", "no such operation type and version is registered", "'hostler profiles list' shows what there is"),
     "unknown_step_kind": Code("InvalidInput", "a definition names a step kind that does not exist", "see docs/steps for the kinds there are"),
+    "unknown_credential_type": Code("InvalidInput", "there is no such credential type", "see docs/steps/credential.mint.md for the types there are"),
     "invalid_definition": Code("InvalidInput", "a profile document breaks a rule", "run 'hostler profiles lint' for file, line and rule"),
     "invalid_yaml": Code("InvalidInput", "a YAML document cannot be read", "mend the line named"),
     "invalid_config": Code("InvalidInput", "a configuration file cannot be used", "mend the key named; nothing was started"),
@@ -70,6 +71,7 @@ CODES: dict[str, Code] = {
     "audit_fork": Code("Refused", "the control plane shows two histories", "treat it as taken over; keep the witness's state file as evidence"),
     "audit_rollback": Code("Refused", "the control plane's history went back, or hides receipts", "was an old copy restored? else treat it as taken over"),
     "audit_incomplete": Code("Refused", "checkpoints are missing between those shown and the last one seen", "fetch them from the first one on"),
+    "credential_mismatch": Code("Refused", "a step was given another credential than it takes", "see what the definition binds to the step"),
     # -- state --------------------------------------------------------------------------------
     "not_found": Code("NotFound", "there is nothing under that name in your scope", "check the id and the project"),
     "definition_exists": Code("Conflict", "the version is registered with another content", "publish under a new version"),
