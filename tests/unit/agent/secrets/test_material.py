@@ -15,7 +15,7 @@ CLOCK = SystemClock()
 
 async def test_CR_03_material_is_read_by_the_step_it_was_made_for() -> None:
     table = SecretTable(Deadline.after(60, CLOCK), CLOCK)
-    made = HfToken(token="hf_canary_0123456789")  # noqa: S106
+    made = HfToken(token="hf_canary_0123456789")
     secret = Secret.take(bytearray(msgspec.json.encode(made)))
     handle = StepSecrets(table, "mint").put(secret, steps=frozenset({"pull"}), lifetime_s=30)
     assert material(StepSecrets(table, "pull"), handle, HfToken) == made
@@ -25,5 +25,6 @@ async def test_CR_03_material_is_read_by_the_step_it_was_made_for() -> None:
     with pytest.raises(HostlerError) as other_type:
         material(StepSecrets(table, "pull"), handle, OciPull)
     assert other_type.value.code == "credential_mismatch"
-    assert "canary" not in str(other_type.value) and other_type.value.__cause__ is None
+    assert "canary" not in str(other_type.value)
+    assert other_type.value.__cause__ is None
     table.close()
