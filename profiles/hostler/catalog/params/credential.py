@@ -4,6 +4,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from hostler.catalog.credentials import intent_of, source_of
+
 
 class Mint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Obtains one short-lived credential for later steps of the same task; its output is a handle, never the value.
@@ -21,3 +23,8 @@ class Mint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     intent: dict[str, Any]
     for_steps: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=16)]
     part: Annotated[str, msgspec.Meta(max_length=64)] = ""
+
+    @property
+    def source(self) -> str:
+        """The prefix of URLs that the credential opens; "" for none. Raises as `intent_of`."""
+        return source_of(intent_of(self.credential_type, self.intent, code="binding_error"))
