@@ -42,19 +42,34 @@ class Recipient:
         if private is None or not _KEY_BYTES + _TAG_BYTES <= len(sealed) <= MAX_BYTES:
             raise error("bad_signature", "nothing was sealed to this key")
         sender, body, tag = sealed[:_KEY_BYTES], sealed[_KEY_BYTES:-_TAG_BYTES], sealed[-_TAG_BYTES:]
-        room = bytearray(len(body) + _BLOCK)
+        decoy_key, decoy = bytes(_KEY_BYTES), AESGCM(bytes(_KEY_BYTES)).encrypt(_NONCE, bytes(len(body)), b"")
         try:
             key = _derive(private.exchange(X25519PublicKey.from_public_bytes(sender)), sender, self.public, context)
-            cipher = Cipher(algorithms.AES(key), modes.GCM(_NONCE, tag)).decryptor()
-            cipher.authenticate_additional_data(context)
-            # into our own buffer: what the one-call form returns could not be wiped
-            count = cipher.update_into(body, room)
-            cipher.finalize()
+            _opened(decoy_key, decoy[:-_TAG_BYTES], decoy[-_TAG_BYTES:], b"")
+            return _opened(key, body, tag, context)
         except (InvalidTag, ValueError) as err:
-            room[:] = bytes(len(room))
             raise error("bad_signature", "what was sealed to this key does not open") from err
-        del room[count:]
-        return room
+        finally:
+            # Vector registers still hold the last bytes that went through them, and end up on stacks by way of signals,
+            # new threads and the dynamic linker. The same work over zeros leaves zeros there.
+            _opened(decoy_key, decoy[:-_TAG_BYTES], decoy[-_TAG_BYTES:], b"")
+
+
+def _opened(key: bytes, body: bytes, tag: bytes, context: bytes) -> bytearray:
+    """Raises `InvalidTag`; what was decrypted until then is wiped."""
+    room = bytearray(len(body) + _BLOCK)
+    try:
+        cipher = Cipher(algorithms.AES(key), modes.GCM(_NONCE, tag)).decryptor()
+        cipher.authenticate_additional_data(context)
+        # into our own buffer: what the one-call form returns could not be wiped
+        count = cipher.update_into(body, room)
+        cipher.finalize()
+        opened = bytearray(count)  # cutting `room` short might move it, and leave a copy behind
+        with memoryview(room) as whole:
+            opened[:] = whole[:count]
+        return opened
+    finally:
+        room[:] = bytes(len(room))
 
 
 def seal(public: bytes, data: bytes | bytearray, context: bytes) -> bytes:

@@ -87,6 +87,7 @@ def record(draft: Draft, command: RecordMint) -> Decision:
     if not command.error_code:
         _bound(draft, command.node_id, request)
     state = "failed" if command.error_code else "minted"
+    result = "refused" if command.error_code else "accepted"
     draft.update(
         msgspec.structs.replace(
             row,
@@ -104,7 +105,7 @@ def record(draft: Draft, command: RecordMint) -> Decision:
             draft.now_ms,
             actor=command.actor,
             action="credential.mint",
-            result="accepted" if state == "minted" else "failed",
+            result=result,
             error_code=command.error_code,
             task_id=task.task_id,
             step_id=request.step_id,
