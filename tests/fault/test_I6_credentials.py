@@ -10,8 +10,9 @@ import httpx
 import msgspec
 import pytest
 
+from hostler.control.credentials import service
 from hostler.control.credentials.files import ReadToken
-from hostler.wire.report import StepStatus
+from hostler.wire.report import StepStatus, TaskReport, TaskStatus
 from support import mints
 from support.mints import INTENT, TOKEN, USE, Asker, asker, internal_client, metric, minting_plane, tls_of
 from support.plane import Plane, operations
@@ -25,6 +26,12 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
     async with minting_plane(tmp_path) as made:
         await made.publish(mints.definition())
         yield made
+
+
+@pytest.fixture(autouse=True)
+def no_long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the report that a step has begun: here it has come, or never will."""
+    monkeypatch.setattr(service, "_START_S", 0.2)
 
 
 @pytest.fixture
@@ -147,7 +154,11 @@ async def test_I6_another_node_s_task(plane: Plane, ask: Asker, watched: Watched
 
 
 async def test_I6_a_finished_task(ask: Asker, watched: Watched) -> None:
-    await ask.session.report(ask.node.finished(ask.spec))
+    """Also where its node has never said that the step has ended."""
+    ended = TaskReport(
+        task_id=ask.spec.task_id, attempt_uid=ask.spec.attempt_uid, status=TaskStatus.FAILED, error_code="timeout"
+    )
+    await ask.session.report(ask.node.reports(ended))
     assert await ask.denied(ask.body(ask.request())) == "mint_not_bound"
     await watched.refused("mint_not_bound", 2)
 
@@ -282,3 +293,20 @@ async def test_API_17_a_body_that_never_ends_is_cut_off(ask: Asker, watched: Wat
     answer = await ask.post({"node_id": "x" * 100_000})
     assert (answer.status_code, answer.json()["error_code"]) == (422, "invalid_request")
     await watched.refused("invalid_request", 1)
+
+
+async def test_CR_02_a_request_may_come_before_the_report_that_its_step_has_begun(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "_START_S", 20.0)
+    node = await plane.enroll("gpu-early")
+    async with node.session() as session:
+        await plane.submit(node, operation_type="demo.mint")
+        (spec,) = await session.take()
+        early = Asker(plane, node, session, spec)
+        request = early.request()
+        asking = asyncio.ensure_future(early.rpc(early.body(request)))
+        await asyncio.sleep(0.2)
+        assert not asking.done()
+        await early.begin()
+        assert early.opened(await asking, request)

@@ -153,8 +153,6 @@ def _definition(draft: Draft, operation: OperationRow) -> Definition:
 
 def _step_is_open(draft: Draft, task: TaskRow, definition: Definition, step_id: str) -> bool:
     """It runs; or it has, and a step that it minted for is still to end: its agent has restarted meanwhile."""
-    if task.state != RUNNING:
-        return False
     status = {step.id: _status(draft, task, index) for index, step in enumerate(definition.steps)}
     own = status.get(step_id, "absent")
     if own == "running":

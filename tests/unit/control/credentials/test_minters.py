@@ -156,7 +156,7 @@ async def test_an_issuer_with_another_ca_is_not_spoken_to(tmp_path: Path, server
 
 
 async def test_an_issuer_without_tls_is_not_spoken_to() -> None:
-    with pytest.raises(HostlerError):
+    with pytest.raises(HostlerError, match="without TLS"):
         await outgoing.ask("GET", "http://127.0.0.1:1/")
 
 
