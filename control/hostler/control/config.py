@@ -10,7 +10,9 @@ from hostler.base.config import load_config
 from hostler.base.errors import error
 from hostler.control.credentials.config import MinterConfig
 
-Listen = Annotated[str, msgspec.Meta(pattern=r"^(?:[A-Za-z0-9.-]+|\[[0-9a-f:]+\]):[0-9]{1,5}$(?!\n)")]
+_LISTEN = r"(?:[A-Za-z0-9.-]+|\[[0-9a-f:]+\]):[0-9]{1,5}"
+Listen = Annotated[str, msgspec.Meta(pattern=rf"^{_LISTEN}$(?!\n)")]
+MaybeListen = Annotated[str, msgspec.Meta(pattern=rf"^(?:{_LISTEN})?$(?!\n)")]
 
 
 class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -36,7 +38,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     http_tls_key: str = ""
     node_listen: Listen = "0.0.0.0:7081"
     enroll_listen: Listen = "0.0.0.0:7082"
-    internal_listen: Listen | Literal[""] = ""
+    internal_listen: MaybeListen = ""
     minters: tuple[MinterConfig, ...] = ()
     heartbeat_seconds: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 15
     envelope_seconds: Annotated[int, msgspec.Meta(ge=5, le=86_400)] = 600
