@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fault.matrix_cases import ALIKE, BLOB, CASES, GPU_TOOLS, MAKE_DIRECTORY, Place
+from fault.matrix_cases import ALIKE, BLOB, CASES, GPU_TOOLS, MAKE_DIRECTORY, Place, minters
 
 from hostler.agent.runner.faults import BOUNDARIES
 from hostler.catalog.kinds import KINDS
@@ -21,13 +21,23 @@ pytestmark = [pytest.mark.timeout(90), pytest.mark.xdist_group("house-k1")]
 MATRIX = [(b, k) for k in KINDS for b in BOUNDARIES if k not in ALIKE or b == "after_effect"]
 # where the effect is there before the agent died: probe finds it, nothing is run again
 FOUND_DONE = {"after_effect"}
-RERUN_IS_HARMLESS = {"artifact.verify", "health.check", "network.fabric.verify", "gpu.runtime.check", *ALIKE}
+RERUN_IS_HARMLESS = {
+    "credential.mint",
+    "artifact.verify",
+    "health.check",
+    "network.fabric.verify",
+    "gpu.runtime.check",
+    *ALIKE,
+}
 
 
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:
     definitions = [case.definition(kind) for kind, case in CASES.items()]
-    with vendor_tools(GPU_TOOLS) as tools, open_house(definitions, [MAKE_DIRECTORY, *tools]) as made:
+    with (
+        vendor_tools(GPU_TOOLS) as tools,
+        open_house(definitions, [MAKE_DIRECTORY, *tools], minters=minters) as made,
+    ):
         made.serve()
         made.enrol("a")
         plant("nvidia_h100", made.home / "a" / "root")

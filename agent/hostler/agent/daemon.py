@@ -26,6 +26,7 @@ from hostler.agent.config import AgentConfig
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.lifecycle import certificates, identity
+from hostler.agent.lifecycle.mints import Mints
 from hostler.agent.lifecycle.provision import resolver_folder
 from hostler.agent.lifecycle.renew import Renewal
 from hostler.agent.lifecycle.trust import Trusted
@@ -102,6 +103,7 @@ class Daemon:
             trust=lambda: self.trusted.store,
             authority=self.config.authority,
             resolver=self.resolver,
+            mint=Mints(self.outside.ask, self._target, lambda: self.me, lambda: self.trusted.store, self.clock),
         )
         self.pipeline = Pipeline(
             inbox=inbox,

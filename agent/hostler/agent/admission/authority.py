@@ -63,6 +63,7 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         self.check_kind(kind, command)
         for name in CHECKED_PARAMS:
             self.check_value(name, getattr(params, name, None))
+        self.check_value("url", getattr(params, "source", None))  # what a credential opens
 
     def _check_user(self, user: str) -> None:
         if user and user in self.deny_users:
