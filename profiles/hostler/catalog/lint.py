@@ -1,5 +1,6 @@
 """What a profile must keep before anybody signs it. Each finding says where, which rule, and what to do."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -29,6 +30,9 @@ INTERPRETERS = frozenset(
     expect watch parallel at batch tee dd
     """.split()  # noqa: SIM905 - a list of words reads better
 )
+
+
+_MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*", re.ASCII)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +107,11 @@ def _step(
     yield from _params(step, source, at)
     if step.kind == "command.exec_allowlisted":
         yield from _exec(definition, step, source, at, commands)
+    for name, media_type in step.artifacts.items():
+        if name not in KINDS[step.kind].outputs:
+            yield _found(source, f"{at}/artifacts/{name}", "artifacts", f"{step.kind} has no output {name!r}")
+        if not _MEDIA_TYPE.fullmatch(media_type):
+            yield _found(source, f"{at}/artifacts/{name}", "artifacts", f"{media_type!r} is no media type")
     path = step.params.get("path")
     try:
         check_written(step.kind, path, definition.auto_executed_paths)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from hostler.agent.journal.rows import ChainHead, StepEnd, StepStart, StoredStep
+from hostler.agent.runner.artifacts import told
 from hostler.agent.runner.faults import point
 from hostler.agent.runner.limits import GRACE_SECONDS, step_deadline
 from hostler.agent.runner.patience import durably
@@ -120,6 +121,7 @@ class StepRun:
             finished_at_ms=self._parts.clock.now_ms(),
             outputs_json=canonical_json(ended.outcome.outputs) if ended.outcome else b"",
             recovered=ended.recovered,
+            artifacts=told(self._work.definition, self._index, ended.outcome, self._redact),
             **error_fields(ended.err),
         )
         stored = StepEnd(

@@ -26,6 +26,7 @@ from hostler.agent.steps.contract import (
 )
 from hostler.catalog.params.artifact import PullBlob
 from hostler.catalog.sources import must_have_one
+from hostler.wire.report import Artifact
 
 
 class PullBlobKind:
@@ -120,7 +121,15 @@ def _outcome(params: PullBlob, size: int, transferred: int, before: FileInfo | N
     }
     after = FileState(path=params.path, sha256=params.sha256, size_bytes=size, mode=params.mode)
     earlier = () if before is None else (_state(before),)
-    return Outcome(outputs=outputs, changed=changed, files_before=earlier, files_after=(after,))
+    taken = Artifact(
+        name=params.path,
+        kind="input",
+        sha256=params.sha256,
+        size_bytes=size,
+        media_type="application/octet-stream",
+        uri=must_have_one(params.url, params.source).partition("?")[0],
+    )
+    return Outcome(outputs=outputs, changed=changed, files_before=earlier, files_after=(after,), artifacts=(taken,))
 
 
 def _state(found: FileInfo) -> FileState:

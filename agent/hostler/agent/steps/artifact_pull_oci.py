@@ -6,7 +6,7 @@ final place before all of it is verified; a directory takes its name in one step
 
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hostler.agent.fetch.stream import Gauge
 from hostler.agent.fetch.watch import Watch
@@ -25,6 +25,7 @@ from hostler.base.digest import canonical_json
 from hostler.base.errors import error
 from hostler.catalog.oci import Reference, reference_of
 from hostler.catalog.params.artifact import PullOci
+from hostler.wire.report import Artifact
 
 T = TypeVar("T")
 STORES = ("containerd", "docker")
@@ -84,7 +85,7 @@ class PullOciKind:
             found = ""
         if found != noted:
             return Probe(truth=Truth.NOT_DONE)
-        return Probe(truth=Truth.DONE, outcome=Outcome(outputs=outputs, changed=True))
+        return Probe(truth=Truth.DONE, outcome=_with_files(params, outputs, changed=True))
 
 
 KIND = PullOciKind()
@@ -187,5 +188,18 @@ def _outcome(context: StepContext, found: Found, transferred: int, *, changed: b
         "bytes_transferred": transferred,
         "image": image,
     }
-    after = FileState(path=params.path or image, sha256=found.descriptor.sha256, size_bytes=found.size)
-    return Outcome(outputs=outputs, changed=changed, files_after=(after,))
+    return _with_files(params, outputs, changed=changed)
+
+
+def _with_files(params: PullOci, outputs: dict[str, Any], *, changed: bool) -> Outcome:
+    where, sha256 = params.path or outputs["image"], outputs["digest"].removeprefix("sha256:")
+    after = FileState(path=where, sha256=sha256, size_bytes=outputs["size_bytes"])
+    taken = Artifact(
+        name=where,
+        kind="input",
+        sha256=sha256,
+        size_bytes=outputs["size_bytes"],
+        media_type=outputs["media_type"],
+        uri=f"oci://{params.reference}",
+    )
+    return Outcome(outputs=outputs, changed=changed, files_after=(after,), artifacts=(taken,))
