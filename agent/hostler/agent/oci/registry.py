@@ -76,21 +76,31 @@ class Registry:
         url = f"{self.reference.source}manifests/{digest_or_tag}"
         return await self._get(url, accept, most)
 
-    async def referrers(self, digest: str, most: int) -> Document:
-        """The index of what refers to a manifest, by the OCI distribution specification 1.1."""
-        return await self._get(f"{self.reference.source}referrers/{digest}", OCI_INDEX, most)
+    async def referrers(self, digest: str, most: int) -> Document | None:
+        """The index of what refers to a manifest (OCI distribution specification 1.1); None where there is no API."""
+        found = await self._ask(f"{self.reference.source}referrers/{digest}", OCI_INDEX, most)
+        return _there(found, self._home.shown)
+
+    async def optional(self, digest_or_tag: str, accept: str, most: int) -> Document | None:
+        """A manifest, or None where there is none of that digest or tag."""
+        found = await self._ask(f"{self.reference.source}manifests/{digest_or_tag}", accept, most)
+        return _there(found, self._home.shown)
 
     async def blob(self, digest: str, most: int) -> Document:
         """A small blob, whole in memory; its digest is the caller's to check."""
         return await self._get(self.blob_url(digest), "*/*", most)
 
     async def _get(self, url: str, accept: str, most: int) -> Document:
+        found = await self._ask(url, accept, most)
+        if found.answer.status != 200:
+            raise refusal_of(found.answer.status, target_of(url).shown)
+        return found
+
+    async def _ask(self, url: str, accept: str, most: int) -> Document:
         question = Question(url=url, most=most, allowed=self._access.allowed, headers=self.headers, accept=accept)
         found = await read(question, self._owner)
         if found.answer.status == 401 and await self.challenged(self._home, found.answer):
             found = await read(question, self._owner)
-        if found.answer.status != 200:
-            raise refusal_of(found.answer.status, target_of(url).shown)
         return found
 
     def headers(self, target: Target) -> Mapping[str, str]:
@@ -152,6 +162,14 @@ class Registry:
         if target_of(url).origin == self._home.origin:
             return True
         return self._access.named(url) if with_credential else self._access.allowed(url)
+
+
+def _there(found: Document, shown: str) -> Document | None:
+    if found.answer.status == 404:
+        return None
+    if found.answer.status != 200:
+        raise refusal_of(found.answer.status, shown)
+    return found
 
 
 def _basic(login: OciPull | None) -> Mapping[str, str]:

@@ -1,6 +1,6 @@
 """Parameters of `artifact.pull_blob`, `artifact.pull_oci` and `artifact.verify`."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -82,14 +82,25 @@ class PullOci(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Verify(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Checks a file's digest, and its detached DSSE signature where one is required.
+    """Checks a file's digest, and its signature where one is required; or the signatures that a registry holds of an
+    image or artifact.
 
     Attributes:
-        signature_path: a DSSE envelope (JSON) over an in-toto Statement whose subject is the file,
-            by an `artifact` or `catalog` key of the keyset. "" where none is required.
+        path, sha256: of the file; both "" for a `reference`.
+        signature_path: what signs the file, by an `artifact` or `catalog` key of the keyset: a DSSE envelope over an
+            in-toto Statement about it, a Sigstore or cosign bundle, or what `cosign sign-blob` writes. "" where none is
+            required.
+        reference: `registry/repository@sha256:…`, in place of a file: cosign's signature of it, or an attestation.
+        credential: handle of an `oci_pull` credential for the registry; "" for none.
+        predicate_types: the statement has to be of one of these; for a `reference` this asks for an attestation.
+        predicate: values by JSON pointer into the statement's predicate that have to stand there.
     """
 
-    path: Path
-    sha256: Sha256
+    path: Annotated[str, msgspec.Meta(pattern=r"^(?:/|$(?!\n))", max_length=4096)] = ""
+    sha256: Annotated[str, msgspec.Meta(pattern=r"^(?:[0-9a-f]{64})?$(?!\n)")] = ""
     size_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
     signature_path: str = ""
+    reference: Annotated[str, msgspec.Meta(max_length=600)] = ""
+    credential: Handle = ""
+    predicate_types: Annotated[tuple[str, ...], msgspec.Meta(max_length=16)] = ()
+    predicate: Annotated[dict[str, Any], msgspec.Meta(max_length=32)] = {}
