@@ -22,6 +22,7 @@ READ_BYTES = 256 * 1024
 RATIO_FREE_BYTES = 16 * 1024 * 1024  # below, any ratio is harmless
 MOST_RATIO = 250
 MOST_HEADER = 1024 * 1024
+_GZIP_ONLY = 31  # zlib's word for the largest window and a gzip header
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
 GZIP = ("application/vnd.oci.image.layer.v1.tar+gzip", "application/vnd.docker.image.rootfs.diff.tar.gzip")
 PLAIN = ("application/vnd.oci.image.layer.v1.tar", "application/vnd.docker.image.rootfs.diff.tar")
@@ -59,7 +60,7 @@ class Inflated:
         if base not in GZIP + PLAIN:
             raise error("bad_response", f"a layer of the media type {media_type[:100]!r} cannot be unpacked")
         self._source, self._budget = source, budget
-        self._zip = zlib.decompressobj(31) if base in GZIP else None
+        self._zip = zlib.decompressobj(_GZIP_ONLY) if base in GZIP else None
         self._packed = self._unpacked = 0
         self._rest = b""
         self._digest = hashlib.sha256()
@@ -83,26 +84,28 @@ class Inflated:
 
     def _some(self, size: int) -> bytes:
         if self._zip is None:
-            data = os.read(self._source, size)
-            self._packed += len(data)
-            return data
+            return self._packed_bytes(size)
         while True:
-            packed = self._rest or os.read(self._source, READ_BYTES)
-            if not self._rest:
-                self._packed += len(packed)
+            if self._zip.eof:
+                self._rest = self._zip.unused_data or self._packed_bytes(READ_BYTES)
+                if not self._rest:
+                    return b""
+                self._zip = zlib.decompressobj(_GZIP_ONLY)  # a further member
+            packed = self._rest or self._packed_bytes(READ_BYTES)
             try:
                 data = self._zip.decompress(packed, size)
             except zlib.error as err:
                 raise error("bad_response", "a layer is not gzip, though it says so") from err
             self._rest = self._zip.unconsumed_tail
-            if data or (not packed and not self._rest):
-                if not data and not self._zip.eof and self._packed:
-                    raise error("bad_response", "a layer ends in the middle of its gzip stream")
+            if data:
                 return data
-            if self._zip.eof:
-                if not self._zip.unused_data:
-                    return b""
-                self._rest, self._zip = self._zip.unused_data, zlib.decompressobj(31)  # a further member
+            if not packed and not self._zip.eof:
+                raise error("bad_response", "a layer ends in the middle of its gzip stream")
+
+    def _packed_bytes(self, size: int) -> bytes:
+        data = os.read(self._source, size)
+        self._packed += len(data)
+        return data
 
     def drain(self) -> None:
         """Reads what stands behind the archive's end: it belongs to the digest."""
