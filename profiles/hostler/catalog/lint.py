@@ -18,6 +18,7 @@ from hostler.catalog.effects import findings as effects_of
 from hostler.catalog.inputs import check_schema
 from hostler.catalog.kinds import KINDS
 from hostler.catalog.lint_secrets import secrets_of_command, secrets_of_step
+from hostler.catalog.lint_tags import tags
 from hostler.catalog.load import Profiles, Source
 from hostler.catalog.loader_variables import changes_what_runs
 
@@ -54,6 +55,9 @@ def lint(profiles: Profiles) -> list[Finding]:
             findings.append(_found(source, "/destructive", "destructive", message))
         for index, step in enumerate(definition.steps):
             findings += _step(definition, index, step, source, commands)
+    for source in [source for _, source in (*profiles.definitions, *profiles.commands)]:
+        hint = "name it by digest: registry/repository@sha256:…"
+        findings += [_found(source, at, "digest", message, hint) for at, message in tags(source.value)]
     findings += _duplicates(profiles)
     return findings
 
