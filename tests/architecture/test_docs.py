@@ -102,8 +102,8 @@ def test_the_table_of_faults_names_tests_that_exist_and_carry_the_id() -> None:
     tests = ROOT / "tests"
     text = (tests / "fault" / "README.md").read_text().partition("## Families")[2].partition("\n## ")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
-    rows = [row for row in rows if re.match(r"[TIPJSK][0-9]", row[0])]
-    assert {row[0][0] for row in rows} == set("TIPJSK")
+    rows = [row for row in rows if re.match(r"[ATIPJSK][0-9]", row[0])]
+    assert {row[0][0] for row in rows} == set("ATIPJSK")
     for fault_id, _, proof, more, guards in rows:
         folders = ((proof, tests / "fault"), (more, tests), (guards, tests / "guards"))
         for name, folder in ((name, folder) for cell, folder in folders for name in re.findall(r"`([^`]+)`", cell)):

@@ -101,7 +101,7 @@ async def test_A4_an_index_that_names_an_index_and_a_document_that_is_both_are_r
     lying.document(inner)
     outer = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [described(inner, MANIFEST, platform=platform)]}
     assert await lying.failure(lying.document(json.dumps(outer).encode()), platform="linux/amd64") == "bad_response"
-    assert await lying.failure(lying.document(manifest(titled(BODY), manifests=[]))) == "bad_response"
+    assert await lying.failure(lying.document(manifest(titled(BODY), manifests=[], mediaType=INDEX))) == "bad_response"
 
 
 @pytest.mark.parametrize(
@@ -189,6 +189,6 @@ async def test_A6_a_hostile_title_puts_no_file_anywhere(lying: Lying, title: str
     assert [p for p in lying.puller.root.rglob("*") if p.is_file() and BODY[:20] in p.read_bytes()[:20]] == []
 
 
-@pytest.mark.parametrize("titles", [("f", "f"), ("f", "F"), ("caf\u00e9", "cafe\u0301"), ("a", "a/b")])
+@pytest.mark.parametrize("titles", [("f", "f"), ("f", "F"), ("\u00e9", "e\u0301"), ("a", "a/b")])
 async def test_A6_titles_that_could_be_one_name_are_refused(lying: Lying, titles: tuple[str, str]) -> None:
     assert await lying.failure(lying.document(manifest(*(titled(BODY, t) for t in titles)))) == "unsafe_archive"
