@@ -17,6 +17,7 @@ from hostler.catalog.definition import Definition, StepTemplate
 from hostler.catalog.effects import findings as effects_of
 from hostler.catalog.inputs import check_schema
 from hostler.catalog.kinds import KINDS
+from hostler.catalog.lint_credentials import credential_of_step
 from hostler.catalog.lint_secrets import secrets_of_command, secrets_of_step
 from hostler.catalog.lint_tags import tags
 from hostler.catalog.load import Profiles, Source
@@ -116,6 +117,8 @@ def _step(
             yield _found(source, f"{at}/artifacts/{name}", "artifacts", f"{step.kind} has no output {name!r}")
         if not _MEDIA_TYPE.fullmatch(media_type):
             yield _found(source, f"{at}/artifacts/{name}", "artifacts", f"{media_type!r} is no media type")
+    for pointer, message, hint in credential_of_step(definition, index, step):
+        yield _found(source, f"{at}{pointer}", "credentials", message, hint)
     path = step.params.get("path")
     try:
         check_written(step.kind, path, definition.auto_executed_paths)
