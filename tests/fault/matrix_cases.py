@@ -3,6 +3,7 @@
 A kind without a case fails the matrix: it is covered the day it is written.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -43,9 +44,33 @@ class Place:
     open_directory: Path  # outside it, for commands, which know no root
     name: str
     url: str
+    reference: str = ""
 
     def file(self) -> Path:
         return self.root / "srv" / self.name
+
+
+def _bundle() -> tuple[dict[str, bytes], str]:
+    """What a registry would serve for a bundle of one file, and its digest."""
+
+    def described(data: bytes, media_type: str) -> dict[str, Any]:
+        return {"mediaType": media_type, "digest": f"sha256:{sha256(data).hexdigest()}", "size": len(data)}
+
+    title = {"annotations": {"org.opencontainers.image.title": "blob"}}
+    manifest = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": described(b"{}", "application/vnd.oci.empty.v1+json"),
+            "layers": [described(BLOB, "application/octet-stream") | title],
+        }
+    ).encode()
+    digest = f"sha256:{sha256(manifest).hexdigest()}"
+    served = {f"/v2/matrix/bundle/manifests/{digest}": manifest}
+    return served | {f"/v2/matrix/bundle/blobs/sha256:{sha256(b).hexdigest()}": b for b in (b"{}", BLOB)}, digest
+
+
+BUNDLE, BUNDLE_DIGEST = _bundle()
 
 
 def minters(home: Path) -> str:
@@ -85,6 +110,12 @@ CASES: dict[str, Case] = {
         inputs=lambda place: {"path": f"/srv/{place.name}", "url": place.url},
         effect=lambda place: place.file().read_bytes() == BLOB,
         input_names=("path", "url"),
+    ),
+    "artifact.pull_oci": Case(
+        params={"reference": "${inputs.reference}", "place": "files", "path": "${inputs.path}"},
+        inputs=lambda place: {"path": f"/srv/{place.name}", "reference": place.reference},
+        effect=lambda place: (place.file() / "blob").read_bytes() == BLOB,
+        input_names=("path", "reference"),
     ),
     "artifact.verify": Case(
         params={"path": "/srv/present", "sha256": sha256(BLOB).hexdigest()},

@@ -6,7 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fault.matrix_cases import ALIKE, BLOB, CASES, GPU_TOOLS, MAKE_DIRECTORY, Place, minters
+from fault.matrix_cases import (
+    ALIKE,
+    BLOB,
+    BUNDLE,
+    BUNDLE_DIGEST,
+    CASES,
+    GPU_TOOLS,
+    MAKE_DIRECTORY,
+    Place,
+    minters,
+)
 
 from hostler.agent.runner.faults import BOUNDARIES
 from hostler.catalog.kinds import KINDS
@@ -52,11 +62,18 @@ def house() -> Iterator[House]:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlobServer]:
     with BlobServer(make_server_certs(tmp_path_factory.mktemp("certs"))) as server:
         server.blobs["/blob"] = Blob(BLOB)
+        server.blobs |= {path: Blob(body) for path, body in BUNDLE.items()}
         yield server
 
 
 def place_of(house: House, source: BlobServer, name: str) -> Place:
-    return Place(house.home / "a" / "root", house.home / "open", name, source.url("/blob"))
+    return Place(
+        house.home / "a" / "root",
+        house.home / "open",
+        name,
+        source.url("/blob"),
+        f"localhost:{source.port}/matrix/bundle@{BUNDLE_DIGEST}",
+    )
 
 
 def test_K1_every_kind_has_a_case() -> None:

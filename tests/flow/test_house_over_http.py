@@ -1,6 +1,8 @@
 """The running house over its HTTP API: roles, tenants, the shape of an operation, what its events carry."""
 
 import contextlib
+import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,7 +48,13 @@ def tokens(house: House) -> dict[str, str]:
 
 def ask(house: House, route: Route, token: str, operation_id: str) -> httpx.Response:
     path = route.path.format(
-        project_id=PROJECT, operation_id=operation_id, node_id="a", ref="node.smoke.noop@v1", name="nobody", index="0"
+        project_id=PROJECT,
+        operation_id=operation_id,
+        node_id="a",
+        ref="node.smoke.noop@v1",
+        name="nobody",
+        index="0",
+        artifact_id="art_0",
     )
     headers = {"authorization": f"Bearer {token}"} if token else {}
     with httpx.Client(base_url=house.ports.server, headers=headers, trust_env=False) as http:
@@ -118,6 +126,27 @@ def test_OB_01_EV_01_EV_02_EV_03_every_event_carries_the_required_fields(house: 
         "step_status", "step_started_at",
     ):  # fmt: skip
         assert name in progress, name
+
+
+def test_PF_07_what_the_probes_said_can_be_fetched_with_its_digest(house: House, tmp_path: Path) -> None:
+    checks = [{"type": "disk", "path": "/", "name": "space"}]
+    done = house.finished(house.submit("runtime.readiness.verify@v2", {"checks": checks, "within_seconds": 0}))
+    assert done["status"] == "succeeded", done["error_message"]
+    items = {(i["step_id"], i["name"]): i for i in house.client.pages(f"{PATH}/{done['operation_id']}/artifacts")}
+    assert set(items) == {("kernel", "stdout"), ("space", "stdout"), ("ready", "results")}
+    kernel = items["kernel", "stdout"]
+    assert (kernel["kind"], kernel["media_type"], kernel["downloadable"]) == ("output", "text/plain", True)
+    where = tmp_path / "kept"
+    said = house.cli("operations", "artifacts", done["operation_id"], "--download", str(where))
+    files = sorted(where.iterdir())
+    assert len(files) == 3
+    for file in files:
+        assert f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file}" in said
+    assert os.uname().release in next(f for f in files if "kernel" in f.name).read_text()
+    receipt = next(r for r in house.receipts(done["operation_id"]) if r["step_id"] == "kernel")
+    assert [one["sha256"] for one in receipt["artifacts"]] == [kernel["sha256"]]
+    shown = house.cli("operations", "artifacts", done["operation_id"])
+    assert kernel["artifact_id"] in shown
 
 
 def test_EV_04_a_failure_names_its_step_and_code(house: House) -> None:

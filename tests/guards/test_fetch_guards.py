@@ -9,7 +9,7 @@ STREAM = "hostler.agent.fetch.stream"
 BLOB = "hostler.agent.fetch.blob"
 CONNECTION = "hostler.agent.fetch.connection"
 PARTIAL = "hostler.agent.fetch.partial"
-STEP = "hostler.agent.steps.artifact_pull_blob"
+STEP = "hostler.agent.steps.artifact_access"
 
 UNIT = "tests/unit/agent/fetch"
 RESUME = "tests/real/test_pull_resume.py"
@@ -71,7 +71,7 @@ GUARDS: dict[str, tuple[Guard, str]] = {
         f"{UNIT}/test_stream.py::test_AR_07_the_size_limit_holds_while_streaming",
     ),
     "AR_07_limit_of_the_policy": (
-        Guard(STEP, "(context.policy.max_artifact_size_bytes, params.max_bytes)", "(params.max_bytes,)"),
+        Guard(STEP, "(view.policy.max_artifact_size_bytes, own)", "(own,)"),
         LIMITS,
     ),
     "a_cut_is_not_the_end": (Guard(CONNECTION, "suppress_ragged_eofs=False", "suppress_ragged_eofs=True"), RESUME),

@@ -111,6 +111,7 @@ class Bench:
         self.now = NOW
         self.events: list[EventRow] = []
         self.orders: list[Any] = []
+        self.artifacts: list[Any] = []
         self._names = itertools.count(1)
         self.define(definition())
 
@@ -160,6 +161,7 @@ class Bench:
                     self.view.put(row)
         self.events += decision.events
         self.orders += decision.orders
+        self.artifacts += decision.artifacts
         return decision
 
     def run(self, command: Command) -> Any:

@@ -190,6 +190,22 @@ def envelope(settings: Settings, operation_id: str, node: str, target: Path, out
 
 @command.command()
 @click.argument("operation_id")
+@click.option("--download", "directory", type=click.Path(path_type=Path), help="directory for the small outputs")
+@output_option
+@click.pass_obj
+@guarded
+def artifacts(settings: Settings, operation_id: str, directory: Path | None, output: str) -> None:
+    """List what an operation took in and gave out, by digest; with --download keep its small outputs."""
+    from hostler.cli.artifacts import download, show
+
+    client = Client(settings)
+    path = f"{api.operation_path(settings, operation_id)}/artifacts"
+    items = list(client.pages(path, page_size=200))
+    show(items, output) if directory is None else download(client, path, items, directory, output)
+
+
+@command.command()
+@click.argument("operation_id")
 @output_option
 @click.pass_obj
 @guarded

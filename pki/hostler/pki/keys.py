@@ -9,11 +9,12 @@ from typing import Protocol
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, utils
 
 from hostler.base.errors import error
 
 _ECDSA = ec.ECDSA(hashes.SHA256())
+_PREHASHED = ec.ECDSA(utils.Prehashed(hashes.SHA256()))
 _SPKI = serialization.PublicFormat.SubjectPublicKeyInfo
 _DER = serialization.Encoding.DER
 
@@ -46,6 +47,16 @@ class PublicKey:
                 self._key.verify(signature, data)
             else:
                 self._key.verify(signature, data, _ECDSA)
+        except InvalidSignature:
+            return False
+        return True
+
+    def verifies_digest(self, signature: bytes, sha256: bytes) -> bool:
+        """Whether `signature` is one over the bytes that have this SHA-256. P-256 only: Ed25519 signs no digest."""
+        if isinstance(self._key, ed25519.Ed25519PublicKey):
+            return False
+        try:
+            self._key.verify(signature, sha256, _PREHASHED)
         except InvalidSignature:
             return False
         return True

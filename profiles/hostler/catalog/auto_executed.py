@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from hostler.base.errors import error
 
-WRITING_KINDS = frozenset({"file.render", "artifact.pull_blob"})
+WRITING_KINDS = frozenset({"file.render", "artifact.pull_blob", "artifact.pull_oci"})
 # Whole path components: the place itself and all below it.
 PLACES = tuple(
     """

@@ -19,7 +19,11 @@ _LATER = frozenset({"auto_executed_paths"})
 
 class StepTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One step. `params` may hold bindings: a string that is exactly `${inputs.x}` or
-    `${steps.<id>.<output>}` stands for that whole value."""
+    `${steps.<id>.<output>}` stands for that whole value.
+
+    Attributes:
+        artifacts: outputs that are kept with the operation as artifacts, by name, each with its media type (PF-07).
+    """
 
     id: str
     kind: str
@@ -27,6 +31,7 @@ class StepTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     timeout_seconds: int = 3600
     reusable: bool = True
     description: str = ""
+    artifacts: dict[str, str] = {}
 
 
 class ArtifactConstraints(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -65,6 +70,9 @@ class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     def canonical(self) -> bytes:
         """Fields that came later are left out while they say nothing: signed digests stay what they were."""
         built = msgspec.to_builtins(self)
+        for step in built["steps"]:
+            if not step["artifacts"]:
+                del step["artifacts"]
         return canonical_json({name: value for name, value in built.items() if value or name not in _LATER})
 
     def digest(self) -> str:

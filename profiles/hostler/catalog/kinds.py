@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from hostler.catalog.params.artifact import PullBlob, Verify
+from hostler.catalog.params.artifact import PullBlob, PullOci, Verify
 from hostler.catalog.params.command import ExecAllowlisted
 from hostler.catalog.params.credential import Mint
 from hostler.catalog.params.file import Render
@@ -33,6 +33,11 @@ KINDS: dict[str, Kind] = {
         PullBlob,
         "fetch a blob over HTTPS with resume and integrity on the way",
         ("path", "sha256", "size_bytes", "bytes_transferred"),
+    ),
+    "artifact.pull_oci": Kind(
+        PullOci,
+        "pull an OCI image or artifact by digest into a directory or the node's image store",
+        ("path", "reference", "digest", "media_type", "size_bytes", "bytes_transferred", "image"),
     ),
     "artifact.verify": Kind(Verify, "check a file's digest and signature", ("path", "sha256", "size_bytes")),
     "credential.mint": Kind(Mint, "obtain a short-lived credential for later steps of the task", ("handle",)),

@@ -1,5 +1,6 @@
 """What a profile must keep before anybody signs it. Each finding says where, which rule, and what to do."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from hostler.catalog.inputs import check_schema
 from hostler.catalog.kinds import ABSTRACT, KINDS
 from hostler.catalog.lint_credentials import credential_of_step
 from hostler.catalog.lint_secrets import secrets_of_command, secrets_of_step
+from hostler.catalog.lint_tags import tags
 from hostler.catalog.load import Profiles, Source
 from hostler.catalog.loader_variables import changes_what_runs
 from hostler.catalog.resolver import ResolverConfig, advice, check_config
@@ -31,6 +33,9 @@ INTERPRETERS = frozenset(
     expect watch parallel at batch tee dd
     """.split()  # noqa: SIM905 - a list of words reads better
 )
+
+
+_MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*", re.ASCII)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +59,9 @@ def lint(profiles: Profiles) -> list[Finding]:
             findings += _step(definition, index, step, source, commands)
     for config, source in profiles.resolvers:
         findings += _resolver(config, source, commands, profiles)
+    for source in [source for _, source in (*profiles.definitions, *profiles.commands)]:
+        hint = "name it by digest: registry/repository@sha256:…"
+        findings += [_found(source, at, "digest", message, hint) for at, message in tags(source.value)]
     findings += _duplicates(profiles)
     return findings
 
@@ -109,6 +117,11 @@ def _step(
     yield from _params(step, source, at)
     if step.kind == "command.exec_allowlisted":
         yield from _exec(definition, step, source, at, commands)
+    for name, media_type in step.artifacts.items():
+        if name not in KINDS[step.kind].outputs:
+            yield _found(source, f"{at}/artifacts/{name}", "artifacts", f"{step.kind} has no output {name!r}")
+        if not _MEDIA_TYPE.fullmatch(media_type):
+            yield _found(source, f"{at}/artifacts/{name}", "artifacts", f"{media_type!r} is no media type")
     for pointer, message, hint in credential_of_step(definition, index, step):
         yield _found(source, f"{at}{pointer}", "credentials", message, hint)
     path = step.params.get("path")

@@ -111,6 +111,8 @@ CODES: dict[str, Code] = {
     "size_mismatch": Code("StepFailed", "the bytes do not have the expected length", "check the size and the source"),
     "bad_range": Code("StepFailed", "the server answered a range request wrongly", "the transfer was not spliced; try again or another source"),
     "bad_response": Code("StepFailed", "the source answered in a way that cannot be used", "nothing of it was kept; try another source"),
+    "unsafe_archive": Code("StepFailed", "an artifact holds a name, a link or a file that could reach beyond its place", "nothing of it was put in place; find out who made it"),
+    "image_store": Code("StepFailed", "the node's image store did not take an image", "see the log of containerd or Docker on the node"),
     "sandbox_unavailable": Code("StepFailed", "the kernel refused a wall around the command, so it was not started", "see docs/security.md for what a node's kernel needs"),
     "undeclared_effect": Code("StepFailed", "the command tried to change what its profile does not declare", "declare it under effects.writes, or mend the command"),
     "signature_missing": Code("StepFailed", "a required artifact signature is absent or foreign", "sign the artifact with a key of the keyset"),

@@ -1,7 +1,8 @@
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -80,8 +81,26 @@ class LogLine(_message.Message):
     at_ms: int
     def __init__(self, task_id: _Optional[str] = ..., attempt_uid: _Optional[str] = ..., step_id: _Optional[str] = ..., step_index: _Optional[int] = ..., stream: _Optional[str] = ..., text: _Optional[str] = ..., at_ms: _Optional[int] = ...) -> None: ...
 
+class Artifact(_message.Message):
+    __slots__ = ("name", "kind", "sha256", "size_bytes", "media_type", "uri", "content")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_TYPE_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    kind: str
+    sha256: str
+    size_bytes: int
+    media_type: str
+    uri: str
+    content: bytes
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., sha256: _Optional[str] = ..., size_bytes: _Optional[int] = ..., media_type: _Optional[str] = ..., uri: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
+
 class StepReport(_message.Message):
-    __slots__ = ("task_id", "attempt_uid", "step_id", "step_index", "step_kind", "status", "error_code", "error_message", "error_hint", "started_at_ms", "finished_at_ms", "outputs_json", "resolved_profile", "hardware_match", "recovered", "receipt", "receipt_digest", "chain_index", "plan_json")
+    __slots__ = ("task_id", "attempt_uid", "step_id", "step_index", "step_kind", "status", "error_code", "error_message", "error_hint", "started_at_ms", "finished_at_ms", "outputs_json", "resolved_profile", "hardware_match", "recovered", "receipt", "receipt_digest", "chain_index", "plan_json", "artifacts")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_UID_FIELD_NUMBER: _ClassVar[int]
     STEP_ID_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +120,7 @@ class StepReport(_message.Message):
     RECEIPT_DIGEST_FIELD_NUMBER: _ClassVar[int]
     CHAIN_INDEX_FIELD_NUMBER: _ClassVar[int]
     PLAN_JSON_FIELD_NUMBER: _ClassVar[int]
+    ARTIFACTS_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     attempt_uid: str
     step_id: str
@@ -120,7 +140,8 @@ class StepReport(_message.Message):
     receipt_digest: str
     chain_index: int
     plan_json: bytes
-    def __init__(self, task_id: _Optional[str] = ..., attempt_uid: _Optional[str] = ..., step_id: _Optional[str] = ..., step_index: _Optional[int] = ..., step_kind: _Optional[str] = ..., status: _Optional[_Union[StepStatus, str]] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ..., error_hint: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., finished_at_ms: _Optional[int] = ..., outputs_json: _Optional[bytes] = ..., resolved_profile: _Optional[str] = ..., hardware_match: _Optional[str] = ..., recovered: _Optional[bool] = ..., receipt: _Optional[bytes] = ..., receipt_digest: _Optional[str] = ..., chain_index: _Optional[int] = ..., plan_json: _Optional[bytes] = ...) -> None: ...
+    artifacts: _containers.RepeatedCompositeFieldContainer[Artifact]
+    def __init__(self, task_id: _Optional[str] = ..., attempt_uid: _Optional[str] = ..., step_id: _Optional[str] = ..., step_index: _Optional[int] = ..., step_kind: _Optional[str] = ..., status: _Optional[_Union[StepStatus, str]] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ..., error_hint: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., finished_at_ms: _Optional[int] = ..., outputs_json: _Optional[bytes] = ..., resolved_profile: _Optional[str] = ..., hardware_match: _Optional[str] = ..., recovered: _Optional[bool] = ..., receipt: _Optional[bytes] = ..., receipt_digest: _Optional[str] = ..., chain_index: _Optional[int] = ..., plan_json: _Optional[bytes] = ..., artifacts: _Optional[_Iterable[_Union[Artifact, _Mapping]]] = ...) -> None: ...
 
 class TaskReport(_message.Message):
     __slots__ = ("task_id", "attempt_uid", "status", "error_code", "error_message", "error_hint", "failed_step_id", "at_ms", "envelope_digest", "plan_digest", "receipt", "receipt_digest", "chain_index", "replayed")

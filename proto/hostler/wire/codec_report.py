@@ -7,6 +7,7 @@ from google.protobuf.message import DecodeError, Message
 from hostler.base.errors import error
 from hostler.v1 import report_pb2 as pb
 from hostler.wire.report import (
+    Artifact,
     Body,
     LogLine,
     Report,
@@ -21,7 +22,8 @@ _STEP: dict[StepStatus, Any] = {status: pb.StepStatus.Value(f"STEP_STATUS_{statu
 _STEP_BACK = {number: status for status, number in _STEP.items()}
 _TASK: dict[TaskStatus, Any] = {status: pb.TaskStatus.Value(f"TASK_STATUS_{status.name}") for status in TaskStatus}
 _TASK_BACK = {number: status for status, number in _TASK.items()}
-_STEP_FIELDS = tuple(f for f in StepReport.__struct_fields__ if f != "status")
+_STEP_FIELDS = tuple(f for f in StepReport.__struct_fields__ if f not in ("status", "artifacts"))
+_ARTIFACT_FIELDS = Artifact.__struct_fields__
 _TASK_FIELDS = tuple(f for f in TaskReport.__struct_fields__ if f != "status")
 
 
@@ -59,7 +61,9 @@ def from_message(message: pb.Report) -> Report:
         if which == "step":
             step = message.step
             status = _STEP_BACK[step.status]
-            return Report(message.outbox_seq, StepReport(status=status, **_pick(step, _STEP_FIELDS)))
+            artifacts = tuple(Artifact(**_pick(one, _ARTIFACT_FIELDS)) for one in step.artifacts)
+            report = StepReport(status=status, artifacts=artifacts, **_pick(step, _STEP_FIELDS))
+            return Report(message.outbox_seq, report)
         if which == "task":
             task = message.task
             task_status = _TASK_BACK[task.status]
@@ -82,7 +86,8 @@ def progress_from(message: pb.StepProgress) -> StepProgress:
 def _report_message(report: Report) -> pb.Report:
     body = report.body
     if isinstance(body, StepReport):
-        step = pb.StepReport(status=_STEP[body.status], **_pick(body, _STEP_FIELDS))
+        artifacts = [pb.Artifact(**_pick(one, _ARTIFACT_FIELDS)) for one in body.artifacts]
+        step = pb.StepReport(status=_STEP[body.status], artifacts=artifacts, **_pick(body, _STEP_FIELDS))
         return pb.Report(outbox_seq=report.outbox_seq, step=step)
     if isinstance(body, TaskReport):
         task = pb.TaskReport(status=_TASK[body.status], **_pick(body, _TASK_FIELDS))

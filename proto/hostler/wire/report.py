@@ -47,6 +47,27 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
+class Artifact(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step took in (`input`) or gave out (`output`), by digest (DM-06).
+
+    Attributes:
+        uri: where it came from or lies, without a query.
+        content: of a small output that the definition declares; b"" where only the digest is told.
+    """
+
+    name: str
+    kind: str
+    sha256: str
+    size_bytes: int
+    media_type: str = ""
+    uri: str = ""
+    content: bytes = b""
+
+
+MAX_ARTIFACTS = 16  # of one step
+MAX_CONTENT = 262_144
+
+
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     """A step's start (status running, no receipt) or its end (with its signed receipt)."""
 
@@ -69,6 +90,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     receipt_digest: str = ""
     chain_index: int = 0
     plan_json: bytes = b""
+    artifacts: tuple[Artifact, ...] = ()
 
 
 class TaskReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ import msgspec
 from hostler.base.errors import error
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.policy import covers
+from hostler.catalog.sources import SOURCES, source_url
 
 
 class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -44,17 +45,17 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         self._check_user(command.run_as)
 
     def check_value(self, name: str, value: Any) -> None:
-        """One bound parameter: `path`, `url`, `owner` or `group`; others pass.
+        """One bound parameter: `path`, `url`, `source`, `reference`, `owner` or `group`; others pass.
 
         Raises:
             HostlerError: `local_policy_denied`, or `path_denied` for a path that is not in normal form.
         """
+        if name in SOURCES and value:
+            self._check_source(source_url(name, value))
         if not isinstance(value, str) or not value:
             return
         if name == "path":
             self._check_path(value)
-        elif name == "url":
-            self._check_source(value)
         elif name in ("owner", "group"):
             self._check_user(value)
 
@@ -63,7 +64,6 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         self.check_kind(kind, command)
         for name in CHECKED_PARAMS:
             self.check_value(name, getattr(params, name, None))
-        self.check_value("url", getattr(params, "source", None))  # what a credential opens
 
     def _check_user(self, user: str) -> None:
         if user and user in self.deny_users:
@@ -83,7 +83,7 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             raise _denied(f"source {_shown(url)} is not among the allowed ones of this node", "allow_sources")
 
 
-CHECKED_PARAMS = ("path", "url", "owner", "group")
+CHECKED_PARAMS = ("path", *SOURCES, "owner", "group")
 
 
 def _denied(sentence: str, key: str) -> Exception:

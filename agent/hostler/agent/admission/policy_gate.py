@@ -8,9 +8,11 @@ from hostler.base.errors import error
 from hostler.catalog.auto_executed import check_written
 from hostler.catalog.definition import Definition
 from hostler.catalog.policy import allows_source, policy_digest
+from hostler.catalog.sources import SOURCES, source_url
 
 TARGET_KIND = "node"
-PULL, VERIFY = "artifact.pull_blob", "artifact.verify"
+FETCHING = frozenset({"artifact.pull_blob", "artifact.pull_oci", "artifact.verify"})
+PULL, PULL_OCI, VERIFY = "artifact.pull_blob", "artifact.pull_oci", "artifact.verify"
 
 
 def policy(case: Case) -> None:
@@ -26,8 +28,8 @@ def policy(case: Case) -> None:
     for known in case.known:
         if known.name == "path":
             check_written(known.kind, known.value, definition.auto_executed_paths)
-        if known.kind == PULL and known.name == "url":
-            _source(case, str(known.value))
+        if known.kind in FETCHING and known.name in SOURCES:
+            _source(case, source_url(known.name, known.value))
         if known.kind == PULL and known.name == "size_bytes":
             _size(case, known.value)
     if rules.require_signature_verification or definition.artifacts.require_signature:
@@ -49,13 +51,20 @@ def _size(case: Case, size: Any) -> None:
 
 
 def _signatures(definition: Definition) -> None:
-    """Each pulled path is verified afterwards, by a step that names a signature (SK-03: fails closed)."""
+    """What is pulled is verified afterwards, by a step that names a signature (SK-03, AR-05: fails closed): of the same
+    path, or of the same reference, whose signatures the registry holds."""
     for index, step in enumerate(definition.steps):
-        if step.kind != PULL:
+        if step.kind not in (PULL, PULL_OCI):
             continue
-        later = [s for s in definition.steps[index + 1 :] if s.kind == VERIFY and s.params.get("signature_path")]
-        if not any(s.params.get("path") == step.params.get("path") for s in later):
+        later = [s for s in definition.steps[index + 1 :] if s.kind == VERIFY]
+        if not any(_checks(verify.params, step.kind, step.params) for verify in later):
             raise error("policy_denied", f"policy requires signatures, and none is checked after step {step.id}")
+
+
+def _checks(verify: dict[str, Any], kind: str, pulled: dict[str, Any]) -> bool:
+    if kind == PULL_OCI:
+        return bool(pulled.get("reference")) and verify.get("reference") == pulled.get("reference")
+    return bool(verify.get("signature_path")) and verify.get("path") == pulled.get("path")
 
 
 def authority(case: Case) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from hostler.agent.fetch.budget import TRANSIENT_STATUS, Budget, Transient, refusal_of, retry_after
 from hostler.agent.fetch.checkpoint import Checkpoint, Mark, resumable, source_of
-from hostler.agent.fetch.connection import Link, Target, dial, target_of, tls_context
+from hostler.agent.fetch.connection import Headers, Link, Target, dial, no_headers, target_of, tls_context
 from hostler.agent.fetch.partial import Partial
 from hostler.agent.fetch.ranges import Accept, Answer, Held, StartOver, judge
 from hostler.agent.fetch.redirects import Redirects
@@ -42,6 +42,11 @@ class Wanted:
         name: final name in `directory`, an open descriptor.
         size, most: exact length and upper bound, 0 for neither.
         allowed: whether a URL may be asked at all; each redirect is put to it as well.
+        headers: what is sent besides; a redirect has its own target and so its own headers.
+        challenged: told of a 401; whether the next try will carry something better.
+        identity: what the object is called where its URL differs each time, as signed URLs do; "" for the URL.
+        most_per_s: bytes a second at most, 0 for as fast as it comes.
+        chunk_bytes, chunks: SHA-256 of each part of that size, checked as it arrives; none for the whole alone.
     """
 
     url: str
@@ -53,6 +58,16 @@ class Wanted:
     most: int = 0
     retries: int = 20
     allowed: Callable[[str], bool]
+    headers: Headers = no_headers
+    challenged: Callable[[Target, Answer], Awaitable[bool]] | None = None
+    identity: str = ""
+    most_per_s: int = 0
+    chunk_bytes: int = 0
+    chunks: tuple[str, ...] = ()
+
+    @property
+    def called(self) -> str:
+        return self.identity or self.url
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +124,10 @@ class _Transfer:
 
     def __post_init__(self) -> None:
         settings = self.owner.settings
-        self.checkpoint = resumable(self.owner.saved, self.wanted.url)
+        if self.wanted.most_per_s:  # a source that we hold back ourselves is not slow
+            least = min(settings.min_rate_bytes_per_s, self.wanted.most_per_s // 4)
+            settings = replace(settings, min_rate_bytes_per_s=least)
+        self.checkpoint = resumable(self.owner.saved, self.wanted.called)
         self.grown = Grown(self.file.descriptor)
         ground = int(settings.min_rate_bytes_per_s * settings.rate_window_seconds)
         self.budget = Budget(self.wanted.retries, ground, settings.backoff_base_seconds, settings.backoff_cap_seconds)
@@ -143,7 +161,7 @@ class _Transfer:
         self.grown, marks = await self._blocking(resume)
         # Without a byte held there is no version to continue.
         held = replace(self.checkpoint, marks=marks)
-        self.checkpoint = held if marks else Checkpoint(source=source_of(self.wanted.url))
+        self.checkpoint = held if marks else Checkpoint(source=source_of(self.wanted.called))
         self.budget.furthest = self.grown.offset
         if self.grown.offset:
             self.owner.note(f"resumes at byte {self.grown.offset}")
@@ -158,10 +176,15 @@ class _Transfer:
             while True:
                 dialled = await self.watch.dialled(dial(hops.target, self.owner.settings))
                 link = hops.adopt(Link(dialled, hops.target))
-                opening = partial(link.open, self.tls, held, self.owner.settings.read_timeout_seconds)
+                more = self.wanted.headers(hops.target)
+                opening = partial(link.open, self.tls, held, self.owner.settings.read_timeout_seconds, more)
                 answer = await self._blocking(opening, link)
+                del more, opening
                 if not hops.follow(answer):
                     break
+            challenged = self.wanted.challenged if answer.status == 401 else None
+            if challenged is not None and await challenged(hops.target, answer):
+                raise Transient(f"{hops.target.shown} asked who we are")
             self._refuse_status(answer, hops.target)
             accept = judge(answer, held)
             await self._take(accept, link)
@@ -191,6 +214,9 @@ class _Transfer:
             free=partial(self._refuse_full_disk, 0),
             mark_bytes=settings.mark_bytes,
             mark_seconds=settings.mark_seconds,
+            most_per_s=wanted.most_per_s,
+            chunk_bytes=wanted.chunk_bytes,
+            chunks=wanted.chunks,
         )
         loop = asyncio.get_running_loop()
 

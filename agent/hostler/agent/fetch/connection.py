@@ -10,7 +10,9 @@ import http.client
 import ipaddress
 import socket
 import ssl
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from hostler.agent.fetch.budget import Transient
@@ -20,6 +22,7 @@ from hostler.base.errors import error
 
 USER_AGENT = "hostler-agent"
 RECEIVE_BUFFER = 1 << 20
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,11 @@ class Target:
     port: int
     path: str
     shown: str
+
+    @property
+    def origin(self) -> tuple[str, int]:
+        """Who may be told what belongs to this target: nobody else gets its credential."""
+        return self.host, self.port
 
 
 def target_of(url: str) -> Target:
@@ -48,6 +56,14 @@ def target_of(url: str) -> Target:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     where = host if port == 443 else f"{host}:{port}"
     return Target(url, host, port, path, f"https://{where}{parts.path}")
+
+
+# Further headers of one request, which may hold a credential: made right before it, kept nowhere.
+Headers = Callable[[Target], Mapping[str, str]]
+
+
+def no_headers(_: Target) -> Mapping[str, str]:
+    return NOTHING
 
 
 def tls_context(settings: FetchSettings) -> ssl.SSLContext:
@@ -109,8 +125,10 @@ class Link:
         self._brake = sock.dup()
         self._response: http.client.HTTPResponse | None = None
 
-    def open(self, context: ssl.SSLContext, held: Held, read_timeout: float) -> Answer:
-        """Handshake, request, head of the answer. Raises `Transient` or `source_denied`."""
+    def open(
+        self, context: ssl.SSLContext, held: Held, read_timeout: float, more: Mapping[str, str] = NOTHING
+    ) -> Answer:
+        """Handshake, request with `more` headers, head of the answer. Raises `Transient` or `source_denied`."""
         target = self._target
         try:
             self._sock.settimeout(read_timeout)
@@ -118,7 +136,7 @@ class Link:
             self._sock = context.wrap_socket(self._sock, server_hostname=target.host, suppress_ragged_eofs=False)
             connection = http.client.HTTPSConnection(target.host, target.port, context=context)
             connection.sock = self._sock
-            connection.request("GET", target.path, headers=_headers(held))
+            connection.request("GET", target.path, headers=_headers(held) | dict(more))
             self._response = response = connection.getresponse()
         except ssl.SSLCertVerificationError as err:
             sentence = f"the certificate of {target.host} is not trusted: {err.verify_message}"

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from hostler.agent.fetch.budget import Transient
 from hostler.agent.fetch.checkpoint import Mark
+from hostler.agent.fetch.pace import Pace, Parts
 from hostler.base.errors import HostlerError, error
 
 BUFFERS = 12
@@ -69,6 +70,8 @@ class Limits:
         size: exact length the whole must have, 0 when any.
         most: bytes the whole may have, 0 for no limit.
         free: bytes that may still be used on the file system: raises `disk_full` when there are none.
+        most_per_s: bytes a second, 0 for no limit.
+        chunk_bytes, chunks: SHA-256 of each part of the whole, in order; none for no such check.
     """
 
     length: int = -1
@@ -77,6 +80,9 @@ class Limits:
     free: Callable[[], None] = lambda: None
     mark_bytes: int = 67_108_864
     mark_seconds: float = 2.0
+    most_per_s: int = 0
+    chunk_bytes: int = 0
+    chunks: tuple[str, ...] = ()
 
 
 class _Chunk:
@@ -103,6 +109,8 @@ class Stream:
         self._to_write: _Queue = queue.SimpleQueue()
         self._to_sync: queue.SimpleQueue[Mark | None] = queue.SimpleQueue()
         self._disk_error: OSError | None = None
+        self._wrong: HostlerError | None = None
+        self._pace = Pace(limits.most_per_s)
 
     def run(self, body: Body) -> None:
         """Raises `Transient` (cut), `too_large`, `size_mismatch`, `disk_full` or `file_error`."""
@@ -168,6 +176,7 @@ class Stream:
                 return True
             chunk.filled += count
             self._gauge.received += count
+            self._pace.took(count)
             if time.monotonic() - started > 0.25:
                 break
         return False
@@ -181,9 +190,14 @@ class Stream:
 
     def _hash(self) -> None:
         digest, offset = self._grown.digest, self._grown.offset
+        parts = Parts(self._limits.chunk_bytes, self._limits.chunks, offset)
         marked, when = offset, time.monotonic()
         while (chunk := self._to_hash.get()) is not None:
             digest.update(chunk.room[: chunk.filled])
+            try:
+                parts.update(chunk.room[: chunk.filled])
+            except HostlerError as err:
+                self._wrong = err
             offset += chunk.filled
             due = time.monotonic() - when >= self._limits.mark_seconds
             if offset > marked and (due or offset - marked >= self._limits.mark_bytes):
@@ -231,6 +245,8 @@ class Stream:
         self._marked(mark)
 
     def _raise_disk_error(self) -> None:
+        if self._wrong is not None:
+            raise self._wrong
         err = self._disk_error
         if err is not None:
             raise disk_error(err) from err

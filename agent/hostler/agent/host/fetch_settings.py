@@ -13,6 +13,8 @@ class FetchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             counts as a failed try.
         disk_reserve_bytes: free space a transfer leaves to others.
         mark_bytes, mark_seconds: how much is transferred again, at most, after a crash.
+        ctr, containerd_socket: containerd's own client and where containerd listens.
+        docker_socket: where the Docker Engine listens.
     """
 
     ca_file: str = ""
@@ -27,3 +29,6 @@ class FetchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     disk_reserve_bytes: int = 268_435_456
     mark_bytes: int = 67_108_864
     mark_seconds: float = 2.0
+    ctr: str = "/usr/bin/ctr"
+    containerd_socket: str = "/run/containerd/containerd.sock"
+    docker_socket: str = "/run/docker.sock"

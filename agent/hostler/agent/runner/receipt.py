@@ -10,7 +10,7 @@ from hostler.agent.steps.contract import Outcome
 from hostler.base.digest import sha256_hex
 from hostler.pki.keys import FileSigner
 from hostler.pki.statements import chain_link, refusal_statement, sign_statement, step_statement
-from hostler.wire.report import StepReport
+from hostler.wire.report import Artifact, StepReport
 from hostler.wire.task import StepSpec, TaskSpec
 
 _TASK_FIELDS = (
@@ -65,6 +65,8 @@ class ReceiptMaker:
             predicate["secrets"] = msgspec.to_builtins(facts.secrets)
         if facts.sandbox:
             predicate["sandbox"] = facts.sandbox
+        if report.artifacts:
+            predicate["artifacts"] = [_by_digest(one) for one in report.artifacts]
         predicate["trust_domain"] = self._trust_domain
         return sign_statement(step_statement(predicate, self._link(head)), self._signer)
 
@@ -87,6 +89,10 @@ class ReceiptMaker:
 
     def _link(self, head: ChainHead) -> dict[str, Any]:
         return chain_link(self._node_id, head.index, head.previous)
+
+
+def _by_digest(one: Artifact) -> dict[str, Any]:
+    return {"name": one.name, "kind": one.kind, "sha256": one.sha256, "size_bytes": one.size_bytes, "uri": one.uri}
 
 
 def _task_part(task: TaskSpec) -> dict[str, Any]:

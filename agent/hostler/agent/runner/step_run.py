@@ -9,6 +9,7 @@ import msgspec
 
 from hostler.agent.journal.rows import ChainHead, StepEnd, StepStart, StoredStep
 from hostler.agent.resolver.resolver import Resolved
+from hostler.agent.runner.artifacts import told
 from hostler.agent.runner.faults import point
 from hostler.agent.runner.limits import GRACE_SECONDS, step_deadline
 from hostler.agent.runner.patience import durably
@@ -129,6 +130,7 @@ class StepRun:
             outputs_json=canonical_json(ended.outcome.outputs) if ended.outcome else b"",
             recovered=ended.recovered,
             **self._resolution(),
+            artifacts=told(self._work.definition, self._index, ended.outcome, self._redact),
             **error_fields(ended.err),
         )
         stored = StepEnd(

@@ -5,13 +5,15 @@ The work is `hostler.agent.fetch`; here it meets the task: policy, checkpoint, r
 
 from functools import partial
 
-from hostler.agent.fetch.blob import Owner, Wanted, pull
+from hostler.agent.fetch.blob import Wanted, pull
 from hostler.agent.fetch.connection import target_of
 from hostler.agent.fetch.present import look, set_mode
 from hostler.agent.fetch.stream import Gauge
 from hostler.agent.fetch.watch import Watch
 from hostler.agent.fetch.worker import start
 from hostler.agent.host.files import FileInfo
+from hostler.agent.steps.artifact_access import allowed, most_bytes, owner_of, refuse_source
+from hostler.agent.steps.artifact_sources import asked_of
 from hostler.agent.steps.contract import (
     Change,
     FileState,
@@ -22,9 +24,9 @@ from hostler.agent.steps.contract import (
     StepView,
     Truth,
 )
-from hostler.base.errors import error
 from hostler.catalog.params.artifact import PullBlob
-from hostler.catalog.policy import allows_source
+from hostler.catalog.sources import must_have_one
+from hostler.wire.report import Artifact
 
 
 class PullBlobKind:
@@ -34,9 +36,9 @@ class PullBlobKind:
         """Asks nobody: the network is for apply. What a broken transfer left does not show, so that a
         task which resumes has the plan that was approved."""
         params: PullBlob = view.params
-        shown = target_of(params.url).shown
-        if not _allowed(view, params.url):
-            raise error("source_denied", f"{shown} is not among the allowed sources")
+        url = must_have_one(params.url, params.source)
+        shown = target_of(url).shown
+        refuse_source(view, url)
         view.host.files.may_write(params.path)
         found = await _look(view)
         detail = f"sha256 {params.sha256}"
@@ -60,7 +62,7 @@ class PullBlobKind:
                 if changed:
                     set_mode(directory, name, int(params.mode, 8))
                 return _outcome(params, before.size_bytes, 0, before, changed=changed)
-            pulled = await pull(_wanted(context, directory, name), _owner(context))
+            pulled = await pull(_wanted(context, directory, name), owner_of(context))
         return _outcome(params, pulled.size_bytes, pulled.bytes_transferred, before, changed=True)
 
     async def probe(self, view: StepView) -> Probe:
@@ -73,10 +75,6 @@ class PullBlobKind:
 
 
 KIND = PullBlobKind()
-
-
-def _allowed(view: StepView, url: str) -> bool:
-    return allows_source(view.policy, view.allowed_sources, url)
 
 
 async def _look(view: StepView) -> FileInfo:
@@ -95,30 +93,22 @@ async def _looked(context: StepContext) -> FileInfo:
 
 def _wanted(context: StepContext, directory: int, name: str) -> Wanted:
     params: PullBlob = context.params
-    limits = [most for most in (context.policy.max_artifact_size_bytes, params.max_bytes) if most]
+    asked = asked_of(context)
     return Wanted(
-        url=params.url,
+        url=asked.url,
+        identity=asked.identity,
+        headers=asked.headers,
         sha256=params.sha256,
         directory=directory,
         name=name,
         mode=int(params.mode, 8),
         size=params.size_bytes,
-        most=min(limits, default=0),
+        most=most_bytes(context, params.max_bytes),
         retries=params.retries,
-        allowed=partial(_allowed, context),
-    )
-
-
-def _owner(context: StepContext) -> Owner:
-    return Owner(
-        settings=context.host.fetch,
-        clock=context.host.clock,
-        deadline=context.deadline,
-        cancelled=context.cancelled,
-        progress=lambda done, total: context.progress(done, total, "bytes"),
-        note=lambda text: context.log("agent", text),
-        saved=context.checkpoint,
-        save=context.save_checkpoint,
+        allowed=partial(allowed, context),
+        most_per_s=params.max_bytes_per_second,
+        chunk_bytes=params.chunks.size_bytes if params.chunks else 0,
+        chunks=params.chunks.sha256 if params.chunks else (),
     )
 
 
@@ -131,7 +121,15 @@ def _outcome(params: PullBlob, size: int, transferred: int, before: FileInfo | N
     }
     after = FileState(path=params.path, sha256=params.sha256, size_bytes=size, mode=params.mode)
     earlier = () if before is None else (_state(before),)
-    return Outcome(outputs=outputs, changed=changed, files_before=earlier, files_after=(after,))
+    taken = Artifact(
+        name=params.path,
+        kind="input",
+        sha256=params.sha256,
+        size_bytes=size,
+        media_type="application/octet-stream",
+        uri=must_have_one(params.url, params.source).partition("?")[0],
+    )
+    return Outcome(outputs=outputs, changed=changed, files_before=earlier, files_after=(after,), artifacts=(taken,))
 
 
 def _state(found: FileInfo) -> FileState:

@@ -6,11 +6,11 @@ is: its path comes from the operation's inputs, and those do not get to remove f
 """
 
 import asyncio
-import contextlib
-
-import msgspec
 
 from hostler.agent.host.files import FileInfo, Stopped
+from hostler.agent.oci.registry import Registry
+from hostler.agent.oci.signatures import Wanted, signer_of
+from hostler.agent.steps.artifact_access import access_of, owner_of, refuse_source
 from hostler.agent.steps.contract import (
     Change,
     FileState,
@@ -21,26 +21,19 @@ from hostler.agent.steps.contract import (
     StepView,
     Truth,
 )
-from hostler.base.digest import same_digest
+from hostler.base.digest import same_digest, sha256_hex
+from hostler.base.envelope import Envelope
 from hostler.base.errors import HostlerError, error
+from hostler.catalog.oci import reference_of
 from hostler.catalog.params.artifact import Verify
-from hostler.pki import dsse
+from hostler.pki.cosign import IN_TOTO, check_statement, read_signature, statement_of
 from hostler.pki.keys import PublicKey
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-PAYLOAD_TYPE = "application/vnd.in-toto+json"
+PAYLOAD_TYPE = IN_TOTO
 MAX_SIGNATURE_BYTES = 1024 * 1024
+MAX_SIGNED_WHOLE = 64 * 1024 * 1024
 PROGRESS_BYTES = 16 * 1024 * 1024
-
-
-class _Subject(msgspec.Struct, frozen=True):
-    digest: dict[str, str]
-    name: str = ""
-
-
-class _Statement(msgspec.Struct, frozen=True):
-    type: str = msgspec.field(name="_type")
-    subject: tuple[_Subject, ...]
 
 
 class VerifyKind:
@@ -48,12 +41,19 @@ class VerifyKind:
 
     async def plan(self, view: StepView) -> Plan:
         params: Verify = view.params
+        _check_shape(params)
+        if params.reference:
+            refuse_source(view, reference_of(params.reference).source)
+            return Plan((Change(action="check", target=params.reference, detail="signature in the registry"),))
         signed = f", signature {params.signature_path or 'required'}" if _wants_signature(view) else ""
         detail = f"sha256 {params.sha256}{signed}"
         return Plan((Change(action="check", target=params.path, detail=detail, bytes=params.size_bytes),))
 
     async def apply(self, context: StepContext) -> Outcome:
         params: Verify = context.params
+        _check_shape(params)
+        if params.reference:
+            return await _in_registry(context)
         signer = await asyncio.to_thread(_signer, context) if _wants_signature(context) else ""
         found = await asyncio.to_thread(_hash, context, asyncio.get_running_loop())
         if params.size_bytes and found.size_bytes != params.size_bytes:
@@ -74,34 +74,68 @@ KIND = VerifyKind()
 
 def _wants_signature(view: StepView) -> bool:
     """One that is named is checked, required or not."""
-    return view.policy.require_signature_verification or bool(view.params.signature_path)
+    params: Verify = view.params
+    asked = bool(params.signature_path or params.predicate_types or params.predicate)
+    return view.policy.require_signature_verification or asked
+
+
+def _keys(view: StepView) -> list[PublicKey]:
+    """Raises `verifier_missing`: with nothing to check by, the answer is no (A8)."""
+    if not view.artifact_keys:
+        raise error("verifier_missing", f"the keyset holds no key to check {view.params.path or 'the artifact'} with")
+    return [PublicKey(key) for key in view.artifact_keys]
 
 
 def _signer(view: StepView) -> str:
-    """The id of the key that signed. Raises `verifier_missing` or `signature_missing`."""
+    """The id of the key that signed the file. Raises `verifier_missing` or `signature_missing`."""
     params: Verify = view.params
-    if not view.artifact_keys:
-        raise error("verifier_missing", f"the keyset holds no key to check {params.path} with")
+    keys = _keys(view)
     if not params.signature_path:
         raise error("signature_missing", f"policy requires a signature of {params.path}, and none is named")
     try:
-        envelope = dsse.from_json(view.host.files.read(params.signature_path, MAX_SIGNATURE_BYTES))
+        found = read_signature(view.host.files.read(params.signature_path, MAX_SIGNATURE_BYTES))
     except HostlerError as err:
         raise error("signature_missing", f"{params.signature_path} cannot be read as a signature") from err
-    for key in map(PublicKey, view.artifact_keys):
-        with contextlib.suppress(HostlerError):
-            if _covers(dsse.verify(envelope, PAYLOAD_TYPE, [key]), params.sha256):
-                return key.key_id
-    raise error("signature_missing", f"{params.signature_path} is no signature of this file by a key of the keyset")
+    if isinstance(found, Envelope):
+        statement, signer = statement_of(found, keys)
+        check_statement(statement, params.sha256, params.predicate_types, params.predicate)
+        return signer
+    if params.predicate_types or params.predicate:
+        raise error("signature_missing", f"{params.signature_path} is a bare signature and states nothing")
+    return _signer_of_bytes(view, found, keys)
 
 
-def _covers(payload: bytes, sha256: str) -> bool:
-    try:
-        statement = msgspec.json.decode(payload, type=_Statement)
-    except msgspec.MsgspecError:
-        return False
-    digests = [subject.digest.get("sha256", "") for subject in statement.subject]
-    return statement.type == STATEMENT_TYPE and sha256 in digests
+def _signer_of_bytes(view: StepView, signature: bytes, keys: list[PublicKey]) -> str:
+    """Of a signature over the file itself: by its digest, or for Ed25519, which needs the bytes, over a small file."""
+    params: Verify = view.params
+    digest = bytes.fromhex(params.sha256)
+    signer = next((key.key_id for key in keys if key.verifies_digest(signature, digest)), "")
+    if not signer and view.host.files.info(params.path).size_bytes <= MAX_SIGNED_WHOLE:
+        content = view.host.files.read(params.path, MAX_SIGNED_WHOLE)
+        fits = same_digest(sha256_hex(content), params.sha256)
+        signer = next((key.key_id for key in keys if fits and key.verifies(signature, content)), "")
+    if not signer:
+        raise error("signature_missing", f"{params.signature_path} is no signature of this file by a key of the keyset")
+    return signer
+
+
+async def _in_registry(context: StepContext) -> Outcome:
+    """Asks the registry by the reference's own digest; what was placed from it has that digest already."""
+    params: Verify = context.params
+    reference = reference_of(params.reference)
+    refuse_source(context, reference.source)
+    wanted = Wanted(_keys(context), params.predicate_types, params.predicate)
+    registry = Registry(reference, access_of(context, params.credential), owner_of(context))
+    signer = await signer_of(registry, wanted)
+    outputs = {"path": "", "sha256": reference.digest.removeprefix("sha256:"), "size_bytes": 0, "signed_by": signer}
+    return Outcome(outputs=outputs, changed=False)
+
+
+def _check_shape(params: Verify) -> None:
+    """Raises `digest_required`: a file has a path and a digest, an artifact of a registry its reference."""
+    file = bool(params.path) and bool(params.sha256)
+    if file == bool(params.reference) or bool(params.path) != bool(params.sha256):
+        raise error("digest_required", "name either a path and its sha256, or a reference")
 
 
 def _hash(context: StepContext, loop: asyncio.AbstractEventLoop) -> FileInfo:

@@ -22,6 +22,7 @@ from hostler.agent.secrets.table import StepSecrets
 from hostler.base.clock import Deadline
 from hostler.base.digest import digest_of
 from hostler.catalog.command_profile import CommandProfile
+from hostler.wire.report import Artifact
 from hostler.wire.task import Policy
 
 if TYPE_CHECKING:  # an idle agent carries no ctypes for secrets that it does not have
@@ -70,6 +71,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         outputs: plain JSON values that later steps may bind, by name.
         argv_digest, exit_status: for kinds that run a command.
         files_before, files_after: what the step touched.
+        artifacts: what it took in, by digest; outputs are added where the definition declares them.
     """
 
     outputs: dict[str, Any] = {}
@@ -78,6 +80,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     exit_status: int | None = None
     files_before: tuple[FileState, ...] = ()
     files_after: tuple[FileState, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
 
 
 class MintOrder(msgspec.Struct, frozen=True, kw_only=True):

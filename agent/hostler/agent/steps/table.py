@@ -7,6 +7,7 @@ from hostler.base.errors import error
 
 MODULES: dict[str, str] = {
     "artifact.pull_blob": "hostler.agent.steps.artifact_pull_blob",
+    "artifact.pull_oci": "hostler.agent.steps.artifact_pull_oci",
     "artifact.verify": "hostler.agent.steps.artifact_verify",
     "credential.mint": "hostler.agent.steps.credential_mint",
     "file.render": "hostler.agent.steps.file_render",

@@ -32,7 +32,10 @@ def document(version: str) -> dict[str, Any]:
 def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
     parameters = [_parameter(name, "path") for name in _PARAMETER.findall(route.path)]
     parameters += [_parameter(name, "query") for name in route.query]
-    answer: dict[str, Any] = {"application/json": {"schema": schemas[route.answer]}}
+    if route.binary:
+        answer: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    else:
+        answer = {"application/json": {"schema": schemas[route.answer]}}
     if route.events:
         answer["text/event-stream"] = {"schema": {"type": "string"}}
     described: dict[str, Any] = {

@@ -11,7 +11,7 @@ import msgspec
 from hostler.control.api import bodies
 from hostler.control.api.call import Call
 from hostler.control.api.principal import Caller
-from hostler.control.api.routes import audit, definitions, nodes, operations, principals, trust
+from hostler.control.api.routes import artifacts, audit, definitions, nodes, operations, principals, trust
 from hostler.control.store import records
 from hostler.pki.bundle import Bundle
 from hostler.pki.checkpoint import CheckpointPage
@@ -24,6 +24,7 @@ class Route(NamedTuple):
     action: what a mutation is called in the audit; "" for what only reads.
     query: names of the query parameters; any other is refused.
     events: the answer may be server-sent events.
+    binary: the answer is bytes.
     answer: type of the answer's body.
     """
 
@@ -35,6 +36,7 @@ class Route(NamedTuple):
     body: type[msgspec.Struct] | None = None
     query: tuple[str, ...] = ()
     events: bool = False
+    binary: bool = False
     action: str = ""
     answer: Any = None
 
@@ -130,6 +132,23 @@ ROUTES: tuple[Route, ...] = (
         "The signed envelope of a node's task",
         query=("node",),
         answer=bodies.SignedDocument,
+    ),
+    Route(
+        "GET",
+        f"{_OPERATION}/artifacts",
+        "operations.read",
+        artifacts.listing,
+        "What the operation took in and gave out, by digest",
+        query=_PAGE,
+        answer=records.Page[records.ArtifactView],
+    ),
+    Route(
+        "GET",
+        f"{_OPERATION}/artifacts/{{artifact_id}}",
+        "operations.read",
+        artifacts.download,
+        "A small output of the operation, with its digest",
+        binary=True,
     ),
     Route("GET", "/api/v1/whoami", "self.read", principals.whoami, "The calling principal", answer=Caller),
     Route(

@@ -11,6 +11,7 @@ import msgspec
 
 from hostler.base.digest import sha256_hex
 from hostler.control.kernel import events
+from hostler.control.kernel.artifacts import artifact_rows, refused
 from hostler.control.kernel.assign import cursor_of, freed
 from hostler.control.kernel.cancel import decode_reused
 from hostler.control.kernel.commands import FoldReports
@@ -106,12 +107,19 @@ def fold_step(draft: Draft, node_id: str, report: StepReport) -> None:
         draft.update(replace(step, started_at_ms=step.started_at_ms or before.started_at_ms))
     else:
         return  # told before: an ended step does not change
+    _keep_artifacts(draft, task, step, report)
     if task.attempt_uid != report.attempt_uid or task.state in FINAL:
         return
     if task.state == ASSIGNED:
         task = _start(draft, task, report.started_at_ms)
     operation = operation_of(draft, task.operation_id)
     draft.events.append(events.progress(operation, task, step, draft.now_ms))
+
+
+def _keep_artifacts(draft: Draft, task: TaskRow, step: StepRow, report: StepReport) -> None:
+    draft.artifacts += artifact_rows(task, step, report.artifacts, draft.now_ms)
+    if (count := refused(report.artifacts)) > 0:
+        _note(draft, task.node_id, "node.report_dropped", report, f"{count} artifacts of the step do not hold together")
 
 
 def _step_row(task: TaskRow, attempt: AttemptRow, report: StepReport, digest: str) -> StepRow:

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from hostler.base.errors import HostlerError
+from hostler.control.kernel.artifacts import ArtifactRow
 from hostler.control.kernel.audit_rows import CheckpointHeadRow, CheckpointRow, CountersignatureRow
 from hostler.control.kernel.credential_rows import MintRow, RunnerKeyRow
 from hostler.control.kernel.rows import (
@@ -159,6 +160,7 @@ class Decision(msgspec.Struct, kw_only=True):
     inserts: dict[type[Row], list[Row]] = {}
     updates: dict[type[Row], list[Row]] = {}
     receipts: list[ReceiptRow] = []
+    artifacts: list[ArtifactRow] = []
     logs: list[LogRow] = []
     events: list[EventRow] = []
     envelopes: list[EnvelopeRow] = []
@@ -178,6 +180,7 @@ class Draft:
         self.events: list[EventRow] = []
         self.logs: list[LogRow] = []
         self.receipts: list[ReceiptRow] = []
+        self.artifacts: list[ArtifactRow] = []
         self.orders: dict[tuple[str, int], TaskOrder | CancelOrder | CheckpointOrder] = {}
         self.wake: set[str] = set()
         self.revoked: list[str] = []
@@ -235,6 +238,7 @@ class Draft:
             inserts=inserts,
             updates=updates,
             receipts=self.receipts,
+            artifacts=self.artifacts,
             logs=self.logs,
             events=self.events,
             orders=list(self.orders.values()),

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
+from hostler.control.kernel.artifacts import ArtifactRow
 from hostler.control.kernel.model import KEYS, Decision
 from hostler.control.kernel.rows import EnvelopeRow, EventRow, LogRow, ReceiptRow, Row
 from hostler.control.store.tables import NAMES, STATEMENTS
@@ -18,6 +19,7 @@ from hostler.control.store.view import StoreView
 
 EVERYTHING = "*"  # the topic of whoever follows the whole log
 _RECEIPT = STATEMENTS[ReceiptRow].insert.replace("INSERT", "INSERT OR IGNORE", 1)
+_ARTIFACT = STATEMENTS[ArtifactRow].insert.replace("INSERT", "INSERT OR IGNORE", 1)
 _ORDER = tuple(type_ for type_ in NAMES if type_ in KEYS)
 
 
@@ -32,6 +34,7 @@ class Applier:
         self._updates: dict[type[Row], dict[Any, Row]] = {}
         self._envelopes: list[EnvelopeRow] = []
         self._receipts: list[ReceiptRow] = []
+        self._artifacts: list[ArtifactRow] = []
         self._numbered: dict[type[Row], list[tuple[Any, ...]]] = {EventRow: [], LogRow: []}
         self._dirty = False
         self._next = 0
@@ -39,7 +42,7 @@ class Applier:
 
     def reset(self) -> None:
         """Forgets what was held back and takes up the scale of ids from what is stored."""
-        for held in (self._inserts, self._updates, self._envelopes, self._receipts):
+        for held in (self._inserts, self._updates, self._envelopes, self._receipts, self._artifacts):
             held.clear()
         for numbered in self._numbered.values():
             numbered.clear()
@@ -58,6 +61,7 @@ class Applier:
             self._view.remember(type_, rows)
         self._envelopes += decision.envelopes
         self._receipts += decision.receipts
+        self._artifacts += decision.artifacts
         topics = self._append(decision)
         self._dirty = True  # last: a full cache may have flushed what was added so far
         return topics
@@ -105,6 +109,9 @@ class Applier:
         if self._receipts:
             self._db.executemany(_RECEIPT, map(astuple, self._receipts))
             self._receipts.clear()
+        if self._artifacts:
+            self._db.executemany(_ARTIFACT, map(astuple, self._artifacts))
+            self._artifacts.clear()
         for type_, values in self._numbered.items():
             if values:
                 self._db.executemany(STATEMENTS[type_].insert, values)

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hostler.base.clock import Clock
-from hostler.control.store import checkpoints, queries
+from hostler.control.store import artifacts, checkpoints, queries
 from hostler.control.store.db import open_reader, store_error
 from hostler.control.store.records import (
+    ArtifactView,
     AssignedTask,
     AuditView,
     ChainReach,
@@ -95,6 +96,13 @@ class Reader:
         self, project_id: str, cursor: str = "", page_size: int = 100, status: str = ""
     ) -> Page[OperationSummary]:
         return await self._ask(queries.operations, project_id, cursor, page_size, status)
+
+    async def artifacts(self, operation_id: str, cursor: str = "", page_size: int = 100) -> Page[ArtifactView]:
+        return await self._ask(artifacts.page, operation_id, cursor, page_size)
+
+    async def artifact(self, operation_id: str, artifact_id: str) -> tuple[bytes, str]:
+        """Content and SHA-256; b"" where there is no content."""
+        return await self._ask(artifacts.content, operation_id, artifact_id)
 
     async def nodes(
         self, org_id: str | None, project_id: str | None, cursor: str = "", page_size: int = 100

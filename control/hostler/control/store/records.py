@@ -204,6 +204,26 @@ class LogView(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
+class ArtifactView(msgspec.Struct, frozen=True, kw_only=True):
+    """DM-06. `downloadable`: the content is kept here; of everything else only the digest is."""
+
+    artifact_id: str
+    task_id: str
+    node_id: str
+    node_name: str
+    attempt_number: int
+    step_id: str
+    step_index: int
+    name: str
+    kind: str
+    sha256: str
+    size_bytes: int
+    media_type: str
+    uri: str
+    at_ms: int
+    downloadable: bool
+
+
 class EventView(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     at_ms: int

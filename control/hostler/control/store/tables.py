@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from hostler.control.kernel import audit_rows, credential_rows, rows
+from hostler.control.kernel.artifacts import ArtifactRow
 from hostler.control.kernel.rows import Row
 from hostler.control.kernel.trust_rows import KeysetRow
 
@@ -28,6 +29,7 @@ NAMES: dict[type[Row], str] = {
     rows.StepRow: "operation_steps",
     rows.EnvelopeRow: "envelopes",
     rows.ReceiptRow: "receipts",
+    ArtifactRow: "operation_artifacts",
     rows.LogRow: "log_lines",
     rows.EventRow: "events",
     audit_rows.CheckpointRow: "checkpoints",
