@@ -8,6 +8,9 @@ from hostler.catalog.params.artifact import PullBlob, Verify
 from hostler.catalog.params.command import ExecAllowlisted
 from hostler.catalog.params.file import Render
 from hostler.catalog.params.health import HealthCheck
+from hostler.catalog.params.package import Install
+from hostler.catalog.params.python import EnvCreate
+from hostler.catalog.params.service import Control
 
 
 class Kind(NamedTuple):
@@ -31,4 +34,20 @@ KINDS: dict[str, Kind] = {
         ("exit_status", "stdout", "stderr"),
     ),
     "health.check": Kind(HealthCheck, "run typed checks until they pass or time is up", ("results",)),
+    "package.install": Kind(
+        Install,
+        "install allowlisted OS packages, at pinned versions where given",
+        ("packages", "installed", "upgraded", "removed", "repaired"),
+        destructive=True,  # what packages bring along runs as root
+    ),
+    "python.env.create": Kind(
+        EnvCreate,
+        "build a Python environment from a lock with hashes",
+        ("path", "python", "env_digest"),
+    ),
+    "service.control": Kind(
+        Control,
+        "bring a systemd unit into a state, and wait for it",
+        ("unit", "before", "after"),
+    ),
 }

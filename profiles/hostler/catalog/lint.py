@@ -16,6 +16,7 @@ from hostler.catalog.definition import Definition, StepTemplate
 from hostler.catalog.effects import findings as effects_of
 from hostler.catalog.inputs import check_schema
 from hostler.catalog.kinds import KINDS
+from hostler.catalog.lint_kinds import findings_of_step
 from hostler.catalog.lint_secrets import secrets_of_command, secrets_of_step
 from hostler.catalog.load import Profiles, Source
 from hostler.catalog.loader_variables import changes_what_runs
@@ -103,6 +104,8 @@ def _step(
     yield from _params(step, source, at)
     if step.kind == "command.exec_allowlisted":
         yield from _exec(definition, step, source, at, commands)
+    for pointer, rule, message, hint in findings_of_step(definition, step, commands):
+        yield _found(source, f"{at}/params{pointer}", rule, message, hint)
     path = step.params.get("path")
     try:
         check_written(step.kind, path, definition.auto_executed_paths)

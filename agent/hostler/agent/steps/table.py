@@ -11,6 +11,9 @@ MODULES: dict[str, str] = {
     "file.render": "hostler.agent.steps.file_render",
     "command.exec_allowlisted": "hostler.agent.steps.command_exec_allowlisted",
     "health.check": "hostler.agent.steps.health_check",
+    "package.install": "hostler.agent.steps.package_install",
+    "python.env.create": "hostler.agent.steps.python_env_create",
+    "service.control": "hostler.agent.steps.service_control",
 }
 
 
