@@ -159,6 +159,8 @@ _FILLERS: tuple[Any, ...] = (
     [],
     "a",
     [{"type": "tcp", "host": "a", "port": 1}],
+    [{"name": "aa"}],
+    "a.service",
 )
 
 
