@@ -22,8 +22,8 @@ WHOLE: dict[str, Any] = {
 NVIDIA_SMI_HEALTH: dict[str, Any] = {
     "id": "nvidia_smi_health", "command": "/usr/bin/nvidia-smi",
     "allowed_args": ["--query-gpu=utilization.gpu,memory.used,memory.total", "--format=csv,noheader"],
-    "arg_schema": None, "env_passthrough": [], "expected_exit_codes": [0], "timeout_seconds": 30, "capture_stdout": True,
-    "capture_stderr": True,
+    "arg_schema": None, "env_passthrough": [], "expected_exit_codes": [0], "timeout_seconds": 30,
+    "capture_stdout": True,    "capture_stderr": True,
 }  # fmt: skip
 
 

@@ -54,6 +54,11 @@ class Host:
         """Whether this agent may become other users, and change what only root may."""
         return os.geteuid() == 0
 
+    @property
+    def is_whole_machine(self) -> bool:
+        """Whether the root is the machine's own, so that its name services answer for it."""
+        return self.root == Path("/")
+
     def path(self, named: str) -> Path:
         """Where a path that a task names really lies. Touches nothing and promises nothing about
         symbolic links: read and write through `files`."""

@@ -156,6 +156,8 @@ class Packages:
         self._path("var/cache/apt/archives/partial").mkdir(parents=True, exist_ok=True, mode=0o755)
         parts = own / "sources"
         parts.mkdir(exist_ok=True, mode=0o755)
+        for directory in (own, own / "lists", parts):
+            directory.chmod(0o755)  # whatever the umask: apt fetches as a user of its own
         for number, repository in enumerate(wish.repositories):
             (parts / f"{number}.sources").write_text(_stanza(repository))
         if self._root != Path("/"):

@@ -68,7 +68,7 @@ def _compare(view: StepView) -> tuple[_Wanted, FileInfo]:
 
     params: Render = view.params
     view.host.files.may_write(params.path)
-    uid, gid = owner_ids(params.owner, params.group)
+    uid, gid = owner_ids(params.owner, params.group, None if view.host.is_whole_machine else view.host.files)
     wanted = _Wanted(render(params.template, params.variables), int(params.mode, 8), uid, gid)
     found = view.host.files.info(params.path)
     return wanted, view.host.files.digest(params.path) if found.exists else found
