@@ -40,6 +40,9 @@ def test_each_kind_s_example_lints_as_part_of_a_definition(kind: str) -> None:
         "inputs": {"type": "object", "additionalProperties": False, "properties": inputs},
         "capabilities": {"os.kernel": "linux"},
         "steps": steps,
+        "destructive": KINDS[kind].destructive,
+        "allowed_packages": ["numactl", "libnuma1"],
+        "allowed_units": ["model-server.service"],
     }
     assert steps[0]["kind"] == kind  # others may follow, to show who uses what it makes
     shipped = load_profiles(ROOT / "profiles")

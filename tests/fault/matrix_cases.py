@@ -4,35 +4,46 @@ A kind without a case fails the matrix: it is covered the day it is written.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from hostler.agent.runner.faults import BOUNDARIES
 from hostler.catalog.load import load_profiles
 from hostler.cli.demo_files import builtin_profiles
+from support.archive import empty_root
+from support.wheels import Wheel
 
 BLOB = bytes(range(256)) * 4096  # 1 MiB
 
 
 @dataclass(frozen=True)
 class Case:
-    """`params` may name `${inputs.…}`; `effect` says whether the step's effect is there, once and whole."""
+    """`params` may name `${inputs.…}`; `effect` says whether the step's effect is there, once and whole.
+
+    `before` is done before each run, `more` is added to the definition. `as_root`: the kind wants a root agent.
+    """
 
     params: dict[str, Any]
     inputs: Callable[["Place"], dict[str, Any]]
     effect: Callable[["Place"], bool]
     input_names: tuple[str, ...] = field(default=("path",))
+    before: Callable[["Place"], object] = lambda place: None
+    more: dict[str, Any] = field(default_factory=dict)
+    as_root: bool = False
 
     def definition(self, kind: str) -> dict[str, Any]:
-        properties = {name: {"type": "string"} for name in self.input_names}
+        properties: dict[str, Any] = {name: {} for name in self.input_names}
         return {
             "type": f"matrix.{kind}",
             "version": "v1",
             "inputs": {"type": "object", "additionalProperties": False, "properties": properties},
             "capabilities": {"os.kernel": "linux"},
-            "steps": [{"id": "one", "kind": kind, "params": self.params, "timeout_seconds": 30}],
+            "steps": [{"id": "one", "kind": kind, "params": self.params, "timeout_seconds": 60}],
+            **self.more,
         }
 
 
@@ -44,7 +55,15 @@ class Place:
     open_directory: Path  # outside it, for commands, which know no root
     name: str
     url: str
-    reference: str = ""
+    reference: str
+    repository: dict[str, Any]
+    index: str
+    units: set[str]  # that run, and how often one was started
+    started: Counter[tuple[str, str]]
+
+    @property
+    def unit(self) -> str:
+        return f"{self.name.replace('_', '-')}.service"
 
     def file(self) -> Path:
         return self.root / "srv" / self.name
@@ -103,6 +122,8 @@ GPU_TOOLS = {
 }
 # one implementation serves the abstract kinds: one of them goes through every boundary, these through one
 ALIKE = ("gpu.driver.validate", "gpu.fabric.verify", "gpu.container_runtime.check")
+WHEEL = Wheel("hstone", "1.0")
+UNITS = [f"{how}-{at.replace('_', '-')}-service.control.service" for how in ("killed", "error") for at in BOUNDARIES]
 
 CASES: dict[str, Case] = {
     "artifact.pull_blob": Case(
@@ -160,4 +181,26 @@ CASES: dict[str, Case] = {
         kind: Case(params={"minimum_devices": 2}, inputs=lambda place: {}, effect=lambda place: True)
         for kind in ("gpu.runtime.check", *ALIKE)
     },
+    "package.install": Case(
+        params={"packages": [{"name": "demo", "version": "1.0"}], "repositories": ["${inputs.repository}"]},
+        inputs=lambda place: {"repository": place.repository},
+        effect=lambda place: (place.root / "usr/share/demo/version").read_text() == "1.0\n",
+        input_names=("repository",),
+        before=lambda place: (empty_root(place.root), (place.root / "var/lib/dpkg/status").write_text("")),
+        more={"allowed_packages": ["demo"], "destructive": True},
+        as_root=True,
+    ),
+    "python.env.create": Case(
+        params={"path": "${inputs.path}", "lock": WHEEL.pin, "indexes": ["${inputs.index}"]},
+        inputs=lambda place: {"path": f"/srv/{place.name}", "index": place.index},
+        effect=lambda place: len(list(place.file().glob("current/lib/python*/site-packages/hstone.py"))) == 1,
+        input_names=("path", "index"),
+    ),
+    "service.control": Case(
+        params={"unit": "${inputs.unit}", "action": "start"},
+        inputs=lambda place: {"unit": place.unit},
+        effect=lambda place: place.unit in place.units and place.started[("StartUnit", place.unit)] == 1,
+        input_names=("unit",),
+        more={"allowed_units": UNITS},
+    ),
 }

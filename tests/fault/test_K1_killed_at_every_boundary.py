@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,17 +15,22 @@ from fault.matrix_cases import (
     CASES,
     GPU_TOOLS,
     MAKE_DIRECTORY,
+    WHEEL,
     Place,
     minters,
 )
 
+from conftest import need, need_root
 from hostler.agent.runner.faults import BOUNDARIES
 from hostler.catalog.kinds import KINDS
+from support.archive import Archive
 from support.blob_server import Blob, BlobServer
 from support.certs import make_server_certs
+from support.fake_systemd import FakeSystemd
 from support.gpu_tools import vendor_tools
 from support.hardware import plant
 from support.house import TERMINAL_EVENTS, House, open_house
+from support.wheels import offer
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.xdist_group("house-k1")]
 
@@ -66,14 +72,38 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlobServer]:
         yield server
 
 
-def place_of(house: House, source: BlobServer, name: str) -> Place:
-    return Place(
-        house.home / "a" / "root",
-        house.home / "open",
-        name,
-        source.url("/blob"),
-        f"localhost:{source.port}/matrix/bundle@{BUNDLE_DIGEST}",
-    )
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
+    need("apt-get", "dpkg-deb", "gpg")
+    with Archive(tmp_path_factory.mktemp("archive")) as made:
+        made.add("demo", "1.0")
+        made.publish()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def systemd(house: House) -> Iterator[FakeSystemd]:
+    with FakeSystemd(house.home / "a" / "root") as made:
+        yield made
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, house: House, source: BlobServer, boundary: str, kind: str) -> Place:
+    """Set up for one run; a package archive and a systemd only where the kind has to do with them."""
+    case = CASES[kind]
+    if case.as_root:
+        need_root()
+    repository = request.getfixturevalue("archive").repository() if kind == "package.install" else {}
+    index = offer(source, WHEEL) if kind == "python.env.create" else ""
+    fake: FakeSystemd | None = request.getfixturevalue("systemd") if kind == "service.control" else None
+    how = "killed" if "killed" in request.node.originalname else "error"
+    made = Place(
+        house.home / "a" / "root", house.home / "open", f"{how}-{boundary}-{kind}", source.url("/blob"),
+        f"localhost:{source.port}/matrix/bundle@{BUNDLE_DIGEST}", repository, index,
+        fake.active if fake else set(), fake.told if fake else Counter(),
+    )  # fmt: skip
+    case.before(made)
+    return made
 
 
 def test_K1_every_kind_has_a_case() -> None:
@@ -82,9 +112,8 @@ def test_K1_every_kind_has_a_case() -> None:
 
 @pytest.mark.parametrize(("boundary", "kind"), MATRIX, ids=[f"Killed_in_{b}__{k}" for b, k in MATRIX])
 def test_K1_K2_an_agent_killed_at_a_boundary_converges(
-    house: House, source: BlobServer, boundary: str, kind: str
+    house: House, source: BlobServer, place: Place, boundary: str, kind: str
 ) -> None:
-    place = place_of(house, source, f"killed-{boundary}-{kind}")
     certificate = Path(source.certs.ca)
     house.configure("a", fault_points=[f"{boundary}:kill:{kind}"], ca_file=certificate)
     agent = house.start("a")
@@ -113,9 +142,8 @@ def test_K1_K2_an_agent_killed_at_a_boundary_converges(
 
 @pytest.mark.parametrize(("boundary", "kind"), MATRIX, ids=[f"Error_in_{b}__{k}" for b, k in MATRIX])
 def test_K1_a_fault_of_ours_at_a_boundary_ends_the_task_and_not_the_agent(
-    house: House, source: BlobServer, boundary: str, kind: str
+    house: House, source: BlobServer, place: Place, boundary: str, kind: str
 ) -> None:
-    place = place_of(house, source, f"error-{boundary}-{kind}")
     house.configure("a", fault_points=[f"{boundary}:error:{kind}"], ca_file=Path(source.certs.ca))
     agent = house.start("a")
     operation_id = house.submit(f"matrix.{kind}@v1", CASES[kind].inputs(place))

@@ -72,7 +72,7 @@ GUARDS = {
     "no network undeclared": (CONFINE, "seccomp.declared(kind, walls.network, watched)", "seccomp.declared(kind, True, watched)", T_WALLS),
     "the user is given up": (CONFINE, "        _become(kind, *user)\n", "        pass\n", T_WALLS),
     "what was not declared is noted": (WATCHER, "self.undeclared.append(path)", "pass", T_WALLS),
-    "an undeclared write fails the step": (EXEC, "_undeclared(argv[0], finished) or failure_of", "failure_of", f"{U}/agent/steps/test_command_exec_allowlisted.py"),
+    "an undeclared write fails the step": (EXEC, "undeclared(argv[0], finished) or failure_of", "failure_of", f"{U}/agent/steps/test_command_exec_allowlisted.py"),
     "effects are not everything": (EFFECTS, "elif path in _TOO_WIDE or auto_executed(path):", "elif False:", f"{U}/catalog/test_lint.py"),
     "the socket is for one user": (SPAWN, "if uid == self._uid:", "if True:", T_TWO),
     "the session is never root": (SPAWN, "if found.pw_uid == 0:", "if False:", T_TWO),

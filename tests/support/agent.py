@@ -113,9 +113,10 @@ async def core(
     facts = capabilities if capabilities is not None else {}
     resolver = Resolver(folder / "resolver", journal, lambda: made, lambda: facts)
     progress: list[StepProgress] = []
+    host = Host(root=root, clock=clock, spool=folder / "spool")
     runner = Runner(
         journal=journal,
-        host=Host(root=root, clock=clock, spool=folder / "spool"),
+        host=host,
         signer=keys.node,
         node_id=builders.NODE,
         trust_domain=DOMAIN,
@@ -129,6 +130,7 @@ async def core(
     try:
         yield Core(keys, journal, runner, made, clock, root, trust, authority, resolver, facts, progress)
     finally:
+        await host.close()
         await journal.close()
 
 

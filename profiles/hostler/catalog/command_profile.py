@@ -70,7 +70,7 @@ class CommandProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 def command_profile_from(value: Any, what: str = "command profile") -> CommandProfile:
-    """Raises `invalid_definition` with the path of the offending value."""
+    """Raises `invalid_definition` with the path of the offending value. A null `arg_schema` is an empty one (EX-04)."""
     if isinstance(value, dict) and value.get("arg_schema", {}) is None:
-        value = value | {"arg_schema": {}}  # how seed 004 §4.7 writes a profile without arguments (EX-04)
+        value = {name: field for name, field in value.items() if name != "arg_schema"}
     return convert(value, CommandProfile, code="invalid_definition", what=what)

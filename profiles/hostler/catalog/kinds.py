@@ -11,7 +11,10 @@ from hostler.catalog.params.file import Render
 from hostler.catalog.params.gpu import ContainerRuntimeCheck, DriverValidate, FabricVerify, RuntimeCheck
 from hostler.catalog.params.health import HealthCheck
 from hostler.catalog.params.network import FabricVerify as NetworkFabricVerify
+from hostler.catalog.params.package import Install
+from hostler.catalog.params.python import EnvCreate
 from hostler.catalog.params.resolver import ConfigApply
+from hostler.catalog.params.service import Control
 
 
 class Kind(NamedTuple):
@@ -79,5 +82,21 @@ KINDS: dict[str, Kind] = {
         "check that containers can be given the devices",
         ("resolved_profile", "devices", "names", "container_runtime"),
         abstract=True,
+    ),
+    "package.install": Kind(
+        Install,
+        "install allowlisted OS packages, at pinned versions where given",
+        ("packages", "installed", "upgraded", "removed", "repaired"),
+        destructive=True,  # what packages bring along runs as root
+    ),
+    "python.env.create": Kind(
+        EnvCreate,
+        "build a Python environment from a lock with hashes",
+        ("path", "python", "env_digest"),
+    ),
+    "service.control": Kind(
+        Control,
+        "bring a systemd unit into a state, and wait for it",
+        ("unit", "before", "after"),
     ),
 }

@@ -18,6 +18,7 @@ from hostler.catalog.effects import findings as effects_of
 from hostler.catalog.inputs import check_schema
 from hostler.catalog.kinds import ABSTRACT, KINDS
 from hostler.catalog.lint_credentials import credential_of_step
+from hostler.catalog.lint_kinds import findings_of_step
 from hostler.catalog.lint_secrets import secrets_of_command, secrets_of_step
 from hostler.catalog.lint_tags import tags
 from hostler.catalog.load import Profiles, Source
@@ -124,6 +125,8 @@ def _step(
             yield _found(source, f"{at}/artifacts/{name}", "artifacts", f"{media_type!r} is no media type")
     for pointer, message, hint in credential_of_step(definition, index, step):
         yield _found(source, f"{at}{pointer}", "credentials", message, hint)
+    for pointer, rule, message, hint in findings_of_step(definition, step, commands):
+        yield _found(source, f"{at}/params{pointer}", rule, message, hint)
     path = step.params.get("path")
     try:
         check_written(step.kind, path, definition.auto_executed_paths)
@@ -177,6 +180,8 @@ _FILLERS: tuple[Any, ...] = (
     [],
     "a",
     [{"type": "tcp", "host": "a", "port": 1}],
+    [{"name": "aa"}],
+    "a.service",
 )
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from hostler.catalog.binding import bind, references
 from hostler.catalog.definition import Definition
 
-_LOOKED_AT = ("url", "source", "reference", "path", "owner", "group", "size_bytes")
+_LOOKED_AT = ("url", "source", "reference", "path", "owner", "group", "size_bytes", "packages", "unit")
 
 
 class Open(NamedTuple):

@@ -5,6 +5,7 @@ from typing import Any
 from hostler.agent.admission.case import Case
 from hostler.base.digest import same_digest
 from hostler.base.errors import error
+from hostler.catalog.allowed import check_allowed
 from hostler.catalog.auto_executed import check_written
 from hostler.catalog.definition import Definition
 from hostler.catalog.policy import allows_source, policy_digest
@@ -16,7 +17,8 @@ PULL, PULL_OCI, VERIFY = "artifact.pull_blob", "artifact.pull_oci", "artifact.ve
 
 
 def policy(case: Case) -> None:
-    """Raises `policy_denied`, `source_denied`, `path_denied` or `too_large` (AZ-07, AZ-08, T9, J2)."""
+    """Raises `policy_denied`, `source_denied`, `path_denied`, `too_large`, `package_not_allowed` or
+    `unit_not_allowed` (AZ-07, AZ-08, T9, J2, SK-05, SK-08)."""
     rules, definition = case.task.policy, case.definition
     assert definition is not None
     if not same_digest(case.task.policy_digest, policy_digest(rules)):
@@ -28,6 +30,7 @@ def policy(case: Case) -> None:
     for known in case.known:
         if known.name == "path":
             check_written(known.kind, known.value, definition.auto_executed_paths)
+        check_allowed(known.kind, {known.name: known.value}, definition)
         if known.kind in FETCHING and known.name in SOURCES:
             _source(case, source_url(known.name, known.value))
         if known.kind == PULL and known.name == "size_bytes":

@@ -12,7 +12,7 @@ from hostler.agent.fetch.ranges import Answer, Held
 from hostler.agent.fetch.redirects import Redirects
 from hostler.agent.fetch.stream import Gauge
 from hostler.agent.fetch.watch import Watch
-from hostler.agent.fetch.worker import start
+from hostler.agent.host.threads import start
 from hostler.base.errors import error
 
 _PIECE = 65_536

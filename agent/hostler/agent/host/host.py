@@ -1,5 +1,6 @@
 """Host: the doors to the operating system, each loaded when it is first used."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,12 +11,16 @@ from hostler.agent.host.fetch_settings import FetchSettings
 from hostler.base.clock import Clock, SystemClock
 
 if TYPE_CHECKING:  # a door loads on first use: an idle agent carries none of them
+    from hostler.agent.host.blocking import Blocking
     from hostler.agent.host.disks import Disks
     from hostler.agent.host.execute import Execute
     from hostler.agent.host.files import Files
     from hostler.agent.host.net import Net
+    from hostler.agent.host.packages import Packages
     from hostler.agent.host.processes import Processes
+    from hostler.agent.host.pythons import Pythons
     from hostler.agent.host.systemd import Systemd
+    from hostler.agent.host.trees import Trees
 
 
 @dataclass(frozen=True)
@@ -44,10 +49,32 @@ class Host:
     adopt_orphans: bool = False
     spared: Callable[[], frozenset[int]] = frozenset
 
+    @property
+    def is_root(self) -> bool:
+        """Whether this agent may become other users, and change what only root may."""
+        return os.geteuid() == 0
+
+    @property
+    def is_whole_machine(self) -> bool:
+        """Whether the root is the machine's own, so that its name services answer for it."""
+        return self.root == Path("/")
+
     def path(self, named: str) -> Path:
         """Where a path that a task names really lies. Touches nothing and promises nothing about
         symbolic links: read and write through `files`."""
         return self.root / named.lstrip("/")
+
+    @property
+    def hung(self) -> int:
+        """Commands that SIGKILL did not end and threads that did not come back (K5)."""
+        commands = self.execute.hung if "execute" in self.__dict__ else 0
+        return commands + (self.blocking.hanging if "blocking" in self.__dict__ else 0)
+
+    @cached_property
+    def blocking(self) -> "Blocking":
+        from hostler.agent.host.blocking import Blocking
+
+        return Blocking()
 
     @cached_property
     def files(self) -> "Files":
@@ -63,6 +90,24 @@ class Host:
         if self.adopt_orphans:
             door.adopt_orphans(self.spared)
         return door
+
+    @cached_property
+    def trees(self) -> "Trees":
+        from hostler.agent.host.trees import Trees
+
+        return Trees(self.root, self.files)
+
+    @cached_property
+    def packages(self) -> "Packages":
+        from hostler.agent.host.packages import Packages
+
+        return Packages(self.root, self.execute, self.fetch.ca_file)
+
+    @cached_property
+    def pythons(self) -> "Pythons":
+        from hostler.agent.host.pythons import Pythons
+
+        return Pythons(self.execute, self.fetch.ca_file)
 
     @cached_property
     def net(self) -> "Net":

@@ -7,10 +7,12 @@ import pwd
 import time
 from dataclasses import dataclass
 
+from hostler.agent.host.files import Files
 from hostler.base.errors import error
 
 SERVICE_USER = "hostler"
 FALLBACK_USER = "nobody"
+MOST_NAMES_BYTES = 4 * 1024 * 1024
 _FRESH_S = 10.0  # how long a looked-up user stands
 
 
@@ -73,8 +75,15 @@ def _user(name: str, fallback: str) -> User:
     return User(entry.pw_name, entry.pw_uid, entry.pw_gid, tuple(os.getgrouplist(entry.pw_name, entry.pw_gid)))
 
 
-def owner_ids(owner: str, group: str) -> tuple[int, int]:
-    """Numbers for a file's owner and group; "" is the agent's own. Raises `incompatible`."""
+def owner_ids(owner: str, group: str, files: Files | None = None) -> tuple[int, int]:
+    """Numbers for a file's owner and group; "" is the agent's own. Raises `incompatible`.
+
+    Args:
+        files: of a root that is not this machine's and has its own `/etc/passwd`: its names count there.
+    """
+    if files is not None and files.info("/etc/passwd").exists:
+        uid = _listed(files, "/etc/passwd", owner, "user") if owner else os.geteuid()
+        return uid, _listed(files, "/etc/group", group, "group") if group else os.getegid()
     try:
         uid = pwd.getpwnam(owner).pw_uid if owner else os.geteuid()
     except KeyError as err:
@@ -84,3 +93,12 @@ def owner_ids(owner: str, group: str) -> tuple[int, int]:
     except KeyError as err:
         raise error("incompatible", f"this node has no group {group!r}") from err
     return uid, gid
+
+
+def _listed(files: Files, path: str, name: str, what: str) -> int:
+    """The number in the third field of the line that begins with the name."""
+    for line in files.read(path, MOST_NAMES_BYTES).decode(errors="replace").splitlines():
+        fields = line.split(":")
+        if len(fields) > 2 and fields[0] == name and fields[2].isdecimal():
+            return int(fields[2])
+    raise error("incompatible", f"this node has no {what} {name!r}")

@@ -8,7 +8,7 @@ from typing import Any
 from hostler.agent.fetch.blob import Owner, Wanted, pull
 from hostler.agent.fetch.stream import Gauge
 from hostler.agent.fetch.watch import Watch
-from hostler.agent.fetch.worker import start
+from hostler.agent.host.threads import start
 from hostler.agent.oci.manifest import ACCEPT, MAX_BYTES, Descriptor, Index, Manifest, choose, parse
 from hostler.agent.oci.registry import Registry
 from hostler.agent.oci.room import BLOBS, Room

@@ -11,6 +11,7 @@ from hostler.agent.steps.contract import StepKind, StepView
 from hostler.agent.steps.table import step_kind
 from hostler.base.digest import digest_of
 from hostler.base.strict import convert
+from hostler.catalog.allowed import check_allowed
 from hostler.catalog.auto_executed import check_written
 from hostler.catalog.binding import bind, references
 from hostler.catalog.kinds import KINDS
@@ -57,7 +58,8 @@ def resolved_for(parts: Parts, kind: str) -> Resolved | None:
 
 
 def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
-    """Raises `binding_error`, `local_policy_denied`, `path_denied`, `unknown_step_kind`, and as `resolved_for`."""
+    """Raises `binding_error`, `local_policy_denied`, `path_denied`, `unknown_step_kind`,
+    `package_not_allowed`, `unit_not_allowed`, and as `resolved_for`."""
     task = work.spec
     step = task.steps[index]
     filled = bound(work, step, outputs)
@@ -66,6 +68,7 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
     resolved = resolved_for(parts, step.kind)
     command = resolved.command if resolved else work.commands.get(step.command_profile)
     check_written(step.kind, getattr(params, "path", None), work.definition.auto_executed_paths)
+    check_allowed(step.kind, params, work.definition)
     parts.authority.check_step(step.kind, params, command)
     view = StepView(
         host=parts.host,
@@ -79,6 +82,7 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
         command=command,
         hardware_match=resolved.rule_id if resolved else "",
         resolver=parts.resolver,
+        allowed_packages=parts.authority.permitted_packages(work.definition.allowed_packages),
         checkpoint=parts.journal.checkpoint(key_of(task), step.step_id),
         artifact_keys=_artifact_keys(parts),
     )

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from hostler.agent.fetch.stream import Gauge
 from hostler.agent.fetch.watch import Watch
-from hostler.agent.fetch.worker import start
+from hostler.agent.host.threads import start
 from hostler.agent.oci import bundle, stores
 from hostler.agent.oci.collect import Bounds, Found, collect, find, refuse_excess
 from hostler.agent.oci.layers import unpack_all

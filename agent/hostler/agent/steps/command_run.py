@@ -29,7 +29,7 @@ async def run_profile(
         with _descriptors(given) as fds:
             finished = await _run(context, profile, argv, fds)
         context.confined(_walls_said(profile, finished))
-        failure = _undeclared(argv[0], finished) or failure_of(argv[0], profile, finished.status, finished.signal)
+        failure = undeclared(argv[0], finished) or failure_of(argv[0], profile, finished.status, finished.signal)
         if finished.leftovers:
             context.log("agent", f"{finished.leftovers} processes outlived {argv[0]} and were ended")
         if failure is None:
@@ -54,7 +54,17 @@ def _descriptors(given: "Mapping[str, Secret]") -> Iterator[dict[str, int]]:
 
 
 async def _run(context: StepContext, profile: CommandProfile, argv: tuple[str, ...], fds: dict[str, int]) -> Finished:
-    command = Command(
+    command = command_of(profile, argv, fds, (context.task_id, context.step_index))
+    seconds = min(float(profile.timeout_seconds), context.deadline.remaining())
+    deadline = Deadline.after(seconds, context.host.clock)
+    return await context.host.execute.run(command, deadline=deadline, cancelled=context.cancelled, on_line=context.log)
+
+
+def command_of(
+    profile: CommandProfile, argv: tuple[str, ...], fds: Mapping[str, int], record: tuple[str, int] | None
+) -> Command:
+    """The whole command; `fds` are the descriptors of its secrets, by name."""
+    return Command(
         argv=argv,
         env=environment(profile.env_passthrough, profile.env),
         secret_fds=tuple(fds[name] for name in profile.secret_files),
@@ -65,13 +75,10 @@ async def _run(context: StepContext, profile: CommandProfile, argv: tuple[str, .
         capture_stdout=profile.capture_stdout,
         capture_stderr=profile.capture_stderr,
         max_output_bytes=profile.max_output_bytes,
-        record=(context.task_id, context.step_index),
+        record=record,
         walls=_walls(profile),
         note=digest_of(argv),
     )
-    seconds = min(float(profile.timeout_seconds), context.deadline.remaining())
-    deadline = Deadline.after(seconds, context.host.clock)
-    return await context.host.execute.run(command, deadline=deadline, cancelled=context.cancelled, on_line=context.log)
 
 
 def _walls(profile: CommandProfile) -> Walls:
@@ -96,7 +103,7 @@ def _walls_said(profile: CommandProfile, finished: Finished) -> dict[str, Any]:
     }
 
 
-def _undeclared(path: str, finished: Finished) -> HostlerError | None:
+def undeclared(path: str, finished: Finished) -> HostlerError | None:
     """A command that swallowed the refusal and went on has failed all the same."""
     if not finished.undeclared:
         return None
@@ -105,6 +112,7 @@ def _undeclared(path: str, finished: Finished) -> HostlerError | None:
 
 
 def failure_of(path: str, profile: CommandProfile, status: int, signal: int) -> HostlerError | None:
+    """Why an end is no success; None for one that is."""
     if signal:
         return error("killed_by_signal", f"{path} was ended by signal {signal}")
     if status not in profile.expected_exit_codes:

@@ -130,6 +130,7 @@ class StepView:
     attempt_number: int
     policy: Policy
     allowed_sources: tuple[str, ...] | None = None  # of the definition; the policy's stand in `policy`
+    allowed_packages: tuple[str, ...] = ()  # of the definition, less what this node forbids
     command: CommandProfile | None = None  # that the step names, or that an abstract kind resolved to
     hardware_match: str = ""  # id of the rule that resolved an abstract kind
     resolver: Resolver | None = None

@@ -1,6 +1,5 @@
 """`file.render`: a file from a signed template, atomically, inside the allowed prefixes (SK-07)."""
 
-import asyncio
 import difflib
 from dataclasses import dataclass
 
@@ -46,16 +45,16 @@ class RenderKind:
     name = "file.render"
 
     async def plan(self, view: StepView) -> Plan:
-        return Plan((await asyncio.to_thread(_change, view),))
+        return Plan((await view.host.blocking.run(lambda: _change(view)),))
 
     async def apply(self, context: StepContext) -> Outcome:
         if context.cancelled.is_set():
             raise error("canceled", f"{context.params.path} was not written")
-        return await asyncio.to_thread(_apply, context)
+        return await context.host.blocking.run(lambda: _apply(context))
 
     async def probe(self, view: StepView) -> Probe:
         """The file tells: a write that was cut off left the old one."""
-        wanted, found = await asyncio.to_thread(_compare, view)
+        wanted, found = await view.host.blocking.run(lambda: _compare(view))
         if not wanted.stands(found):
             return Probe(truth=Truth.NOT_DONE)
         return Probe(truth=Truth.DONE, outcome=_outcome(None, found, changed=True))
@@ -69,7 +68,7 @@ def _compare(view: StepView) -> tuple[_Wanted, FileInfo]:
 
     params: Render = view.params
     view.host.files.may_write(params.path)
-    uid, gid = owner_ids(params.owner, params.group)
+    uid, gid = owner_ids(params.owner, params.group, None if view.host.is_whole_machine else view.host.files)
     wanted = _Wanted(render(params.template, params.variables), int(params.mode, 8), uid, gid)
     found = view.host.files.info(params.path)
     return wanted, view.host.files.digest(params.path) if found.exists else found

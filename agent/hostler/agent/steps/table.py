@@ -19,6 +19,9 @@ MODULES: dict[str, str] = {
     "gpu.runtime.check": "hostler.agent.steps.gpu_runtime_check",
     "gpu.fabric.verify": "hostler.agent.steps.gpu_fabric_verify",
     "gpu.container_runtime.check": "hostler.agent.steps.gpu_container_runtime_check",
+    "package.install": "hostler.agent.steps.package_install",
+    "python.env.create": "hostler.agent.steps.python_env_create",
+    "service.control": "hostler.agent.steps.service_control",
 }
 
 

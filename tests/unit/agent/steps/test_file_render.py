@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from conftest import need_root
 from hostler.agent.host.host import Host
 from hostler.agent.steps.contract import StepContext, Truth
 from hostler.agent.steps.file_render import KIND
@@ -130,6 +131,21 @@ async def test_ordinary_templates_render(tmp_path: Path) -> None:
 
 async def test_an_unknown_owner_is_incompatible(tmp_path: Path) -> None:
     assert (await failure(step(tmp_path, owner="no-such-user"))).code == "incompatible"
+
+
+async def test_SK_07_an_owner_is_one_of_the_root_s_own_users(tmp_path: Path) -> None:
+    """A root that is not this machine's has names of its own; this machine's do not count there."""
+    need_root()
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\nmodel:x:4711:4712::/:/bin/sh\nodd:x:-1:0\n")
+    (tmp_path / "etc/group").write_text("model:x:4712:\n")
+    await KIND.apply(step(tmp_path, owner="model", group="model"))
+    status = (tmp_path / "etc/app.conf").stat()
+    assert (status.st_uid, status.st_gid) == (4711, 4712)
+    for owner in ("nobody", "mode", "odd", "model:x"):
+        assert (await failure(step(tmp_path, owner=owner))).code == "incompatible"
+    (change,) = (await KIND.plan(step(tmp_path, owner="root"))).changes
+    assert "owner 4711:4712 -> 0:" in change.detail
 
 
 async def test_a_cancelled_step_writes_nothing(tmp_path: Path) -> None:
