@@ -40,6 +40,7 @@ def test_each_kind_s_example_lints_as_part_of_a_definition(kind: str) -> None:
         "inputs": {"type": "object", "additionalProperties": False, "properties": inputs},
         "capabilities": {"os.kernel": "linux"},
         "steps": steps,
+        "destructive": KINDS[kind].destructive,
     }
     assert [step["kind"] for step in steps] == [kind]
     shipped = load_profiles(ROOT / "profiles")

@@ -15,11 +15,11 @@ from hostler.base.strict import convert, decode_canonical
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.definition import Definition
 from hostler.catalog.kinds import KINDS
+from hostler.catalog.used_profiles import profiles_of
 from hostler.pki import dsse
 from hostler.pki.keyset import KeyRole
 from hostler.pki.trust import TrustStore
 
-EXEC = "command.exec_allowlisted"
 _ROOT = frozenset({"root", "0"})
 _DSSE_START = b'{"payload":'
 
@@ -34,7 +34,7 @@ class Approval(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 def commands_of(definition: Definition, commands: Mapping[str, CommandProfile]) -> dict[str, CommandProfile]:
     """The command profiles that its steps name."""
-    named = [str(step.params.get("profile")) for step in definition.steps if step.kind == EXEC]
+    named = [name for step in definition.steps for name in profiles_of(step)]
     return {name: commands[name] for name in named if name in commands}
 
 

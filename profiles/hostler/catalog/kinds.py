@@ -5,6 +5,8 @@ from typing import NamedTuple
 import msgspec
 
 from hostler.catalog.params.artifact import PullBlob, Verify
+from hostler.catalog.params.cluster import Join
+from hostler.catalog.params.cluster import Verify as VerifyCluster
 from hostler.catalog.params.command import ExecAllowlisted
 from hostler.catalog.params.file import Render
 from hostler.catalog.params.health import HealthCheck
@@ -31,4 +33,10 @@ KINDS: dict[str, Kind] = {
         ("exit_status", "stdout", "stderr"),
     ),
     "health.check": Kind(HealthCheck, "run typed checks until they pass or time is up", ("results",)),
+    "cluster.join": Kind(
+        Join, "join the node to a Kubernetes, Slurm or Ray cluster", ("cluster", "node", "condition"), destructive=True
+    ),
+    "cluster.verify": Kind(
+        VerifyCluster, "wait until the node's cluster calls it ready", ("cluster", "node", "condition")
+    ),
 }

@@ -17,6 +17,7 @@ from hostler.base.strict import convert, decode_canonical, decode_json
 from hostler.catalog.approval import Approvals, needs_approval
 from hostler.catalog.command_profile import CommandProfile, command_profile_from
 from hostler.catalog.definition import Definition, definition_from
+from hostler.catalog.used_profiles import profiles_of
 from hostler.pki import dsse
 from hostler.pki.keys import Signer
 from hostler.pki.keyset import BIGGEST, KeyRole
@@ -133,9 +134,8 @@ def _check_names(definitions: Mapping[str, Definition], commands: Mapping[str, C
         if definition.ref != ref:
             raise error("catalog_mismatch", f"the catalog files {definition.ref} under {ref}")
         for step in definition.steps:
-            profile = step.params.get("profile") if step.kind == "command.exec_allowlisted" else None
-            if profile is not None and profile not in commands:
-                raise error("catalog_mismatch", f"{ref} uses command profile {profile}, which is not in the catalog")
+            for absent in (name for name in profiles_of(step) if name not in commands):
+                raise error("catalog_mismatch", f"{ref} uses command profile {absent}, which is not in the catalog")
     for name, profile in commands.items():
         if profile.id != name:
             raise error("catalog_mismatch", f"the catalog files command profile {profile.id} under {name}")

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from hostler.base.errors import error
+from hostler.catalog.auto_executed import files_of
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.policy import covers
 
@@ -63,6 +64,8 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         self.check_kind(kind, command)
         for name in CHECKED_PARAMS:
             self.check_value(name, getattr(params, name, None))
+        for path in files_of(params):
+            self.check_value("path", path)
 
     def _check_user(self, user: str) -> None:
         if user and user in self.deny_users:

@@ -13,10 +13,10 @@ from hostler.catalog.definition import Definition, StepTemplate
 from hostler.catalog.inputs import check_inputs, with_defaults
 from hostler.catalog.kinds import KINDS
 from hostler.catalog.manifest import Catalog
+from hostler.catalog.used_profiles import EXEC, profiles_of
 from hostler.wire.task import StepSpec
 
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
-EXEC = "command.exec_allowlisted"
 
 
 class Facts(NamedTuple):
@@ -75,10 +75,10 @@ def _work_out(catalog: Catalog, ref: str) -> Facts:
 
 
 def _profile(catalog: Catalog, template: StepTemplate) -> CommandProfile | None:
-    if template.kind != EXEC:
+    names = profiles_of(template)
+    if not names and template.kind != EXEC:
         return None
-    name: Any = template.params.get("profile")
-    profile = catalog.commands.get(name) if isinstance(name, str) else None
+    profile = catalog.commands.get(names[0]) if len(names) == 1 else None
     if profile is None:
         raise error("catalog_mismatch", f"step {template.id} names no command profile of the signed catalog")
     return profile

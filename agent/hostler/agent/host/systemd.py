@@ -48,6 +48,18 @@ class Systemd:
             (found,) = await _call(router, properties.get_all())
             return UnitState(found["ActiveState"][1], found["SubState"][1], found["LoadState"][1])
 
+    async def restart(self, unit: str) -> None:
+        """Asks for a restart, with the unit's files read anew; how that goes is for `unit_state` to tell.
+
+        Raises:
+            HostlerError: `not_found` when no systemd answers here, or it refuses.
+        """
+        async with self._bus() as router:
+            path, bus, interface = MANAGER
+            manager = DBusAddress(path, bus_name=bus, interface=interface)
+            await _call(router, new_method_call(manager, "Reload"))
+            await _call(router, new_method_call(manager, "RestartUnit", "ss", (unit, "replace")))
+
     @asynccontextmanager
     async def _bus(self) -> AsyncIterator[DBusRouter]:
         try:

@@ -10,7 +10,7 @@ from hostler.agent.steps.contract import StepKind, StepView
 from hostler.agent.steps.table import step_kind
 from hostler.base.digest import digest_of
 from hostler.base.strict import convert
-from hostler.catalog.auto_executed import check_written
+from hostler.catalog.auto_executed import check_written, files_of
 from hostler.catalog.binding import bind, references
 from hostler.catalog.kinds import KINDS
 from hostler.pki.keyset import KeyRole
@@ -54,6 +54,8 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
     params = convert(filled, KINDS[step.kind].params, code="binding_error", what=f"step {step.step_id}")
     command = work.commands.get(step.command_profile)
     check_written(step.kind, getattr(params, "path", None), work.definition.auto_executed_paths)
+    for path in files_of(params):
+        check_written(step.kind, path, work.definition.auto_executed_paths)
     parts.authority.check_step(step.kind, params, command)
     view = StepView(
         host=parts.host,

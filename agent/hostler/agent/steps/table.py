@@ -11,6 +11,8 @@ MODULES: dict[str, str] = {
     "file.render": "hostler.agent.steps.file_render",
     "command.exec_allowlisted": "hostler.agent.steps.command_exec_allowlisted",
     "health.check": "hostler.agent.steps.health_check",
+    "cluster.join": "hostler.agent.steps.cluster_join",
+    "cluster.verify": "hostler.agent.steps.cluster_verify",
 }
 
 

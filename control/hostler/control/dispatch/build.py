@@ -6,6 +6,7 @@ import msgspec
 
 from hostler.base.digest import canonical_json, sha256_hex
 from hostler.catalog.definition import Definition
+from hostler.catalog.used_profiles import profile_of
 from hostler.control.kernel.model import CancelOrder, TaskOrder
 from hostler.control.kernel.rows import AttemptRow, CatalogRow, DefinitionRow, OperationRow, TaskRow
 from hostler.wire.task import CancelSpec, Policy, ReusedStep, StepSpec, TaskMode, TaskSpec
@@ -48,7 +49,7 @@ def _steps(document: str, commands: str) -> tuple[Definition, tuple[StepSpec, ..
     digests: dict[str, str] = msgspec.json.decode(commands)
     steps = []
     for step in definition.steps:
-        profile = step.params.get("profile", "") if step.kind == "command.exec_allowlisted" else ""
+        profile = profile_of(step)
         steps.append(
             StepSpec(
                 step.id,
