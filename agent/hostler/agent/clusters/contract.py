@@ -18,7 +18,6 @@ class Wanted(NamedTuple):
     mode: int
     content: bytes | None = None
     owner: str = ""
-    group: str = ""
 
 
 class Seen(NamedTuple):

@@ -13,7 +13,7 @@ def stands(site: Site, wanted: Wanted) -> bool:
     found = site.host.files.info(site.files[wanted.role])
     if not found.exists or not found.size_bytes or int(found.mode, 8) != wanted.mode:
         return False
-    if (found.uid, found.gid) != owner_ids(wanted.owner, wanted.group):
+    if (found.uid, found.gid) != owner_ids(wanted.owner, ""):
         return False
     return wanted.content is None or site.host.files.sha256(found.path) == sha256_hex(wanted.content)
 
@@ -39,7 +39,7 @@ def put(site: Site, wanted: Wanted) -> tuple[FileInfo, FileInfo] | None:
     if stands(site, wanted):
         return None
     path = site.files[wanted.role]
-    uid, gid = owner_ids(wanted.owner, wanted.group)
+    uid, gid = owner_ids(wanted.owner, "")
     before = site.host.files.info(path)
     after = site.host.files.write(path, wanted.content, mode=wanted.mode, uid=uid, gid=gid, make_parents=True)
     return before, after

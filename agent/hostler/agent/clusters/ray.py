@@ -38,7 +38,7 @@ class RayAdapter:
 
     def wanted(self, site: Site) -> tuple[Wanted, ...]:
         cluster: Ray = site.cluster
-        token = (Wanted("token", 0o400, owner=cluster.owner, group=cluster.owner),) if cluster.auth == "token" else ()
+        token = (Wanted("token", 0o400, owner=cluster.owner),) if cluster.auth == "token" else ()
         return (*token, Wanted("environment", 0o644, environment_file(cluster, site.files["token"]).encode()))
 
     def holds(self, site: Site) -> bool:

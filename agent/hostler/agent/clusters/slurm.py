@@ -37,7 +37,7 @@ class SlurmAdapter:
     def wanted(self, site: Site) -> tuple[Wanted, ...]:
         cluster: Slurm = site.cluster
         return (
-            Wanted("key", 0o400, owner=cluster.key_owner, group=cluster.key_owner),
+            Wanted("key", 0o400, owner=cluster.key_owner),
             Wanted("config", 0o644, slurm_conf(cluster, site.node).encode()),
         )
 

@@ -81,6 +81,8 @@ async def wait_for(
         if enough(seen) or until.remaining() <= 0:
             return seen
         await until_cancelled(context, asyncio.sleep(min(interval_s, until.remaining()), seen))
+        if until.remaining() <= 0:
+            return seen  # what was seen in time, not that there was no time to look
 
 
 async def until_cancelled(context: StepContext, doing: Coroutine[Any, Any, Seen]) -> Seen:

@@ -89,7 +89,7 @@ class Slurm(_Strict, frozen=True, kw_only=True, tag_field="backend", tag="slurm"
     Attributes:
         controllers: `SlurmctldHost` lines in order, `name` or `name(address)`.
         auth: `munge` (munge.key) or `slurm` (slurm.key, Slurm 23.11 and later).
-        key_owner: user and group that the key file belongs to.
+        key_owner: the user that the key file belongs to.
         node: attributes of this node's line, such as `CPUs` and `RealMemory`.
         partitions: partition lines by name.
         settings: further lines; they must equal the controller's. None that names a program.
