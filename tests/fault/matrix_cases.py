@@ -45,6 +45,15 @@ class Place:
         return self.root / "srv" / self.name
 
 
+def minters(home: Path) -> str:
+    """One that hands out a token from a file."""
+    token = home / "hub.token"
+    token.touch(0o600)
+    token.write_text("hf_matrix_0123456789")
+    scope = '[[minters.scopes]]\norg = "*"\nproject = "*"\nsources = ["https://hub.test/"]\n'
+    return f'[[minters]]\nbackend = "read_token"\nname = "hub"\nsecret_file = "{token}"\n{scope}'
+
+
 # fails when it runs a second time: mkdir without -p is its own witness
 MAKE_DIRECTORY = {
     "id": "matrix_mkdir",
@@ -65,6 +74,15 @@ CASES: dict[str, Case] = {
         params={"path": "/srv/present", "sha256": sha256(BLOB).hexdigest()},
         inputs=lambda place: {},
         effect=lambda place: True,
+    ),
+    "credential.mint": Case(
+        params={
+            "credential_type": "hf_token",
+            "intent": {"endpoint": "https://hub.test", "repository": "team/model"},
+            "for_steps": ["later"],
+        },
+        inputs=lambda place: {},
+        effect=lambda place: True,  # it ends with the agent that asked
     ),
     "file.render": Case(
         params={"path": "${inputs.path}", "template": "rendered {{ x }}\n", "variables": {"x": "once"}},

@@ -14,7 +14,7 @@ import grpc.aio
 from hostler.base.envelope import TASK_TYPE, Envelope
 from hostler.pki import tls
 from hostler.pki.chain import receipt_digest
-from hostler.pki.keys import FileSigner, new_p256
+from hostler.pki.keys import FileSigner, new_ed25519, new_p256
 from hostler.pki.statements import chain_link, sign_statement, step_statement
 from hostler.pki.x509 import make_csr
 from hostler.v1 import node_pb2, node_pb2_grpc
@@ -41,6 +41,7 @@ class FakeNode:
     chain_index: int = 0
     chain_head: str = ""
     receipts: list[bytes] = field(default_factory=list)
+    runner: FileSigner = field(default_factory=new_ed25519)  # recorded where `enroll` was told of it
 
     @asynccontextmanager
     async def channel(self) -> AsyncIterator[grpc.aio.Channel]:
@@ -161,11 +162,19 @@ class Session:
 
 
 async def enroll(
-    token: str, address: str, ca_pems: tuple[str, ...], trust_domain: str, *, signer: FileSigner | None = None
+    token: str,
+    address: str,
+    ca_pems: tuple[str, ...],
+    trust_domain: str,
+    *,
+    signer: FileSigner | None = None,
+    runner: FileSigner | None = None,
 ) -> tuple[FileSigner, node_pb2.EnrollResponse]:
     """Redeems a token with a fresh key, or with `signer`. Raises `grpc.aio.AioRpcError`."""
     signer = signer or new_p256()
     request = node_pb2.EnrollRequest(token=token, csr_der=make_csr(signer, "node"), agent_version="fake")
+    if runner is not None:
+        request.runner_key = runner.public.spki_der
     credentials, options = tls.channel_credentials(ca_pems), tls.channel_options(trust_domain)
     async with grpc.aio.secure_channel(address, credentials, options) as channel:
         answer = await node_pb2_grpc.EnrollmentServiceStub(channel).Enroll(request, timeout=PATIENCE_S)

@@ -56,8 +56,9 @@ class House:
         definitions: Sequence[Any],
         commands: Sequence[Any],
         programs: Callable[[str], list[str]],
+        minters: Callable[[Path], str],
     ) -> None:
-        self.home, self.run, self._programs = home, run, programs
+        self.home, self.run, self._programs, self._minters = home, run, programs, minters
         self.ports = Ports.free()
         self._definitions, self._commands = definitions, commands
         self.pids: dict[str, int] = {}
@@ -77,7 +78,7 @@ class House:
             now_ms=SystemClock().now_ms(),
         )
         config = self.home / "control.toml"
-        config.write_text(demo_files.control_toml(self.home, self.ports))
+        config.write_text(demo_files.control_toml(self.home, self.ports) + self._minters(self.home))
         self.do("hostler-control", "init", "--config", str(config))
         out = ["--role", "platform_admin", "--token-out", str(self.home / "admin.token")]
         self.do("hostler-control", "principals", "add", "house", "--config", str(config), *out)
@@ -258,18 +259,20 @@ def open_house(
     definitions: Sequence[Any] = (),
     commands: Sequence[Any] = (),
     programs: Callable[[str], list[str]] = lambda name: [program(name)],
+    minters: Callable[[Path], str] = lambda home: "",
 ) -> Iterator[House]:
     """A prepared house; every process ends and everything is removed with the block.
 
     Args:
         programs: the command that stands for `hostler-agent` and `hostler-control` where they keep running.
+        minters: more of control.toml; given the directory of the house.
     """
     home = Path(tempfile.mkdtemp(prefix="hostler-house-"))
     home.chmod(0o755)
     run = Processes()
     house = None
     try:
-        house = House(home, run, definitions, commands, programs)
+        house = House(home, run, definitions, commands, programs, minters)
         yield house
     finally:
         if house is not None:

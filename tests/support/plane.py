@@ -22,6 +22,7 @@ from hostler.control.config import ControlConfig
 from hostler.control.kernel.commands import Actor, CreatePrincipal
 from hostler.control.service import open_engine, serve
 from hostler.pki import ceremony
+from hostler.pki.keys import new_ed25519
 from hostler.pki.tokens import new_bearer_token
 from hostler.pki.trust_files import load_trust
 from support import fake_node
@@ -78,8 +79,10 @@ class Plane:
 
     async def enroll(self, name: str = "gpu-1", **more: Any) -> FakeNode:
         token = await self.token(name, **more)
-        signer, answer = await fake_node.enroll(token, self.config.enroll_listen, self.ca_pems, DOMAIN)
-        return FakeNode(answer.node_id, signer, answer.certificate_pem, self.ca_pems, self.address, DOMAIN)
+        runner = new_ed25519()
+        signer, answer = await fake_node.enroll(token, self.config.enroll_listen, self.ca_pems, DOMAIN, runner=runner)
+        chain, address = answer.certificate_pem, self.address
+        return FakeNode(answer.node_id, signer, chain, self.ca_pems, address, DOMAIN, runner=runner)
 
     async def principal(self, name: str, role: str, org: str = "", project: str = "") -> httpx.AsyncClient:
         """A client that speaks as a new principal; closed with the plane's own."""
@@ -121,6 +124,10 @@ def _own_ports() -> Iterator[int]:
 
 
 _ports = _own_ports()
+
+
+def next_port() -> int:
+    return next(_ports)
 
 
 def operations(project: str = PROJECT) -> str:

@@ -40,6 +40,7 @@ def context_of(
     deadline_s: float = 30.0,
     cancelled: asyncio.Event | None = None,
     secrets: SecretTable | None = None,
+    mint: Any = None,
 ) -> StepContext:
     async def save(saved: dict[str, Any]) -> None:
         told.saved.append(saved)
@@ -61,4 +62,5 @@ def context_of(
         progress=lambda done, total, unit: told.progress.append((done, total, unit)),
         log=lambda stream, line: told.lines.append(line),
         save_checkpoint=save,
+        mint=mint,
     )

@@ -24,6 +24,7 @@ from hostler.agent.config import AgentConfig
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.lifecycle import certificates, identity
+from hostler.agent.lifecycle.mints import Mints
 from hostler.agent.lifecycle.renew import Renewal
 from hostler.agent.lifecycle.trust import Trusted
 from hostler.agent.outside.frames import Tls
@@ -92,6 +93,7 @@ class Daemon:
             progress=self.outgoing.progress,
             trust=lambda: self.trusted.store,
             authority=self.config.authority,
+            mint=Mints(self.outside.ask, self._target, lambda: self.me, lambda: self.trusted.store, self.clock),
         )
         self.pipeline = Pipeline(
             inbox=inbox,

@@ -8,6 +8,7 @@ import msgspec
 
 from hostler.base.config import load_config
 from hostler.base.errors import error
+from hostler.control.credentials.config import MinterConfig
 
 Listen = Annotated[str, msgspec.Meta(pattern=r"^(?:[A-Za-z0-9.-]+|\[[0-9a-f:]+\]):[0-9]{1,5}$(?!\n)")]
 
@@ -18,6 +19,9 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     keys_dir: `DIRECTORY/control` as made by `hostler pki init`.
     http_listen: admin HTTP API; plain HTTP is accepted on a loopback address only.
     node_listen, enroll_listen: gRPC for nodes, with mutual TLS, and for enrolment, with a token.
+    internal_listen: HTTPS for nodes' certificates alone: the credential endpoints below /internal/v1; "" for none,
+        as agents ask over node_listen.
+    minters: who issues which credentials to running steps; see `control.credentials.config`.
     envelope_seconds: how long a node may take to start a signed task (OD-30).
     start_within_seconds: how long a task waits for its node before it ends as `expired`.
     recovery_days: how long after its certificate ran out a node may come back with its enrolled key alone.
@@ -32,6 +36,8 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     http_tls_key: str = ""
     node_listen: Listen = "0.0.0.0:7081"
     enroll_listen: Listen = "0.0.0.0:7082"
+    internal_listen: Listen | Literal[""] = ""
+    minters: tuple[MinterConfig, ...] = ()
     heartbeat_seconds: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 15
     envelope_seconds: Annotated[int, msgspec.Meta(ge=5, le=86_400)] = 600
     start_within_seconds: Annotated[int, msgspec.Meta(ge=5)] = 86_400

@@ -21,7 +21,15 @@ class Metrics:
         self.envelopes = Counter("hostler_envelopes_sent", "Signed envelopes sent, repeats too", registry=registry)
         self.reports = Counter("hostler_reports_folded", "Report rows taken from nodes", registry=registry)
         self.enrolments = Counter("hostler_enrolments", "Enrolments by result", ("result",), registry=registry)
-
+        self.mint_denied = Counter(
+            "credential_mint_denied",
+            "Requests for credentials that were refused, by error code",
+            ("reason",),
+            registry=registry,
+        )
+        self.minted = Counter(
+            "hostler_credentials_minted", "Credentials issued", ("credential_type",), registry=registry
+        )
         self.checkpoint_age = Gauge(
             "hostler_audit_checkpoint_age_seconds", "Since the newest checkpoint, NaN for none", registry=registry
         )

@@ -10,11 +10,15 @@ from hostler.base.clock import SystemClock
 from hostler.base.errors import error
 from hostler.base.logs import get_logger
 from hostler.base.version import __version__
+from hostler.control.api import internal
 from hostler.control.api.app import make_app
 from hostler.control.api.bundles import Bundles
 from hostler.control.api.call import Parts
+from hostler.control.api.internal_tls import internal_server
 from hostler.control.api.principal import Authenticator, Projects
 from hostler.control.config import ControlConfig, split
+from hostler.control.credentials.registry import Minters
+from hostler.control.credentials.service import Mints
 from hostler.control.engine import Engine
 from hostler.control.kernel.model import Settings
 from hostler.control.keys import Keys, load_keys
@@ -87,9 +91,11 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
     trust_domain, cas = keys.trust.keyset.trust_domain, keys.trust.keyset.ca_certificates
     authority = Authority(keys.ca, keys.ca_pem, trust_domain)
     engine.wakes.revoked(lambda node_id: links.close_node(node_id, "revoked", "the node is revoked"))
+    identities = Identities(engine, trust_domain, clock)
+    mints = Mints(engine, Minters(config.minters), keys.dispatch, metrics)
     nodes = NodeService(
         engine=engine,
-        identities=Identities(engine, trust_domain, clock),
+        identities=identities,
         authority=authority,
         links=links,
         board=board,
@@ -97,6 +103,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         heartbeat_s=config.heartbeat_seconds,
         certificate_s=config.certificate_seconds,
         metrics=metrics,
+        mints=mints,
     )
     enrolment = EnrollmentService(engine, authority, clock, config.certificate_seconds, config.recovery_days, metrics)
     node_grpc = node_server(nodes, config.node_listen, keys.server_key_pem, keys.server_chain_pem, cas)
@@ -105,14 +112,16 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
     reader = engine.reader
     authenticator, projects = Authenticator(reader.principal), Projects(reader.org_of_project)
     parts = Parts(engine, board, authenticator, projects, links, bundles, metrics)
-    http = _http_server(config, parts)
+    http = [_http_server(config, parts)]
+    if config.internal_listen:
+        http.append(_Http(internal_server(config, keys, internal.make_app(identities, mints))))
     _stop_on_signals(stop)
     try:
         await node_grpc.start()
         await enrol_grpc.start()
         _log.info("control.started", http=config.http_listen, node=config.node_listen, enroll=config.enroll_listen)
         async with asyncio.TaskGroup() as group:
-            serving = group.create_task(_serve_http(http, stop))
+            serving = [group.create_task(_serve_http(each, stop)) for each in http]
             by_time = (
                 group.create_task(expire.run(engine)),
                 group.create_task(checkpoints.run(engine, config.checkpoint_seconds)),
@@ -120,11 +129,12 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
             )
             await stop.wait()
             links.close_all()
-            http.should_exit = True
+            for each in http:
+                each.should_exit = True
             for loop in by_time:
                 loop.cancel()
             await asyncio.gather(node_grpc.stop(_GRACE_S), enrol_grpc.stop(_GRACE_S))
-            await serving
+            await asyncio.gather(*serving)
     finally:
         await asyncio.gather(node_grpc.stop(None), enrol_grpc.stop(None))
     _log.info("control.stopped")

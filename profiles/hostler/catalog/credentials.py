@@ -157,11 +157,10 @@ Material = OciPull | S3Read | GcsRead | HfToken | JoinToken | SignedUrl
 
 
 class CredentialType(NamedTuple):
-    """`one_time`: used up by the one step that uses it (CR-06)."""
+    """What is asked for, and what comes of it."""
 
     intent: type[Intent]
     material: Any
-    one_time: bool = False
 
 
 CREDENTIAL_TYPES: dict[str, CredentialType] = {
@@ -169,7 +168,7 @@ CREDENTIAL_TYPES: dict[str, CredentialType] = {
     "s3_read": CredentialType(S3Intent, S3Read),
     "gcs_read": CredentialType(GcsIntent, GcsRead),
     "hf_token": CredentialType(HfIntent, HfToken),
-    "cluster_join_token": CredentialType(JoinIntent, JoinToken, one_time=True),
+    "cluster_join_token": CredentialType(JoinIntent, JoinToken),
     "https_signed_url": CredentialType(UrlIntent, SignedUrl),
 }
 

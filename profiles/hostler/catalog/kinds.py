@@ -8,6 +8,7 @@ from hostler.catalog.params.artifact import PullBlob, Verify
 from hostler.catalog.params.cluster import Join
 from hostler.catalog.params.cluster import Verify as VerifyCluster
 from hostler.catalog.params.command import ExecAllowlisted
+from hostler.catalog.params.credential import Mint
 from hostler.catalog.params.file import Render
 from hostler.catalog.params.health import HealthCheck
 
@@ -26,6 +27,7 @@ KINDS: dict[str, Kind] = {
         ("path", "sha256", "size_bytes", "bytes_transferred"),
     ),
     "artifact.verify": Kind(Verify, "check a file's digest and signature", ("path", "sha256", "size_bytes")),
+    "credential.mint": Kind(Mint, "obtain a short-lived credential for later steps of the task", ("handle",)),
     "file.render": Kind(Render, "write a file from a signed template", ("path", "sha256", "changed")),
     "command.exec_allowlisted": Kind(
         ExecAllowlisted,

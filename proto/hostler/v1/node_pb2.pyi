@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class EnrollRequest(_message.Message):
-    __slots__ = ("token", "csr_der", "agent_version", "labels", "keyset_version")
+    __slots__ = ("token", "csr_der", "agent_version", "labels", "keyset_version", "runner_key")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -22,12 +22,14 @@ class EnrollRequest(_message.Message):
     AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     KEYSET_VERSION_FIELD_NUMBER: _ClassVar[int]
+    RUNNER_KEY_FIELD_NUMBER: _ClassVar[int]
     token: str
     csr_der: bytes
     agent_version: str
     labels: _containers.ScalarMap[str, str]
     keyset_version: int
-    def __init__(self, token: _Optional[str] = ..., csr_der: _Optional[bytes] = ..., agent_version: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., keyset_version: _Optional[int] = ...) -> None: ...
+    runner_key: bytes
+    def __init__(self, token: _Optional[str] = ..., csr_der: _Optional[bytes] = ..., agent_version: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., keyset_version: _Optional[int] = ..., runner_key: _Optional[bytes] = ...) -> None: ...
 
 class EnrollResponse(_message.Message):
     __slots__ = ("node_id", "org_id", "project_id", "certificate_pem", "keyset", "control_epoch", "keysets")
@@ -76,6 +78,18 @@ class RenewResponse(_message.Message):
     CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
     certificate_pem: bytes
     def __init__(self, certificate_pem: _Optional[bytes] = ...) -> None: ...
+
+class MintRequest(_message.Message):
+    __slots__ = ("request",)
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    request: bytes
+    def __init__(self, request: _Optional[bytes] = ...) -> None: ...
+
+class MintResponse(_message.Message):
+    __slots__ = ("minted",)
+    MINTED_FIELD_NUMBER: _ClassVar[int]
+    minted: bytes
+    def __init__(self, minted: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("agent_version", "boot_id", "keyset_version", "catalog_version", "high_sequence", "control_epoch", "parallel_tasks", "capabilities", "labels", "open_tasks", "storage", "hold", "drift", "instance_id")

@@ -169,6 +169,11 @@ class NodeServiceStub:
                 request_serializer=hostler_dot_v1_dot_node__pb2.RenewRequest.SerializeToString,
                 response_deserializer=hostler_dot_v1_dot_node__pb2.RenewResponse.FromString,
                 _registered_method=True)
+        self.Mint = channel.unary_unary(
+                '/hostler.v1.NodeService/Mint',
+                request_serializer=hostler_dot_v1_dot_node__pb2.MintRequest.SerializeToString,
+                response_deserializer=hostler_dot_v1_dot_node__pb2.MintResponse.FromString,
+                _registered_method=True)
 
 
 class NodeServiceServicer:
@@ -194,6 +199,13 @@ class NodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Mint(self, request, context):
+        """A credential for a step that runs now; the same as POST /internal/v1/nodes/{node}/tasks/{task}/credentials/mint.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -211,6 +223,11 @@ def add_NodeServiceServicer_to_server(servicer, server):
                     servicer.Renew,
                     request_deserializer=hostler_dot_v1_dot_node__pb2.RenewRequest.FromString,
                     response_serializer=hostler_dot_v1_dot_node__pb2.RenewResponse.SerializeToString,
+            ),
+            'Mint': grpc.unary_unary_rpc_method_handler(
+                    servicer.Mint,
+                    request_deserializer=hostler_dot_v1_dot_node__pb2.MintRequest.FromString,
+                    response_serializer=hostler_dot_v1_dot_node__pb2.MintResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -295,6 +312,33 @@ class NodeService:
             '/hostler.v1.NodeService/Renew',
             hostler_dot_v1_dot_node__pb2.RenewRequest.SerializeToString,
             hostler_dot_v1_dot_node__pb2.RenewResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Mint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hostler.v1.NodeService/Mint',
+            hostler_dot_v1_dot_node__pb2.MintRequest.SerializeToString,
+            hostler_dot_v1_dot_node__pb2.MintResponse.FromString,
             options,
             channel_credentials,
             insecure,

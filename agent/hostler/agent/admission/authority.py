@@ -66,6 +66,7 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             self.check_value(name, getattr(params, name, None))
         for path in files_of(params):
             self.check_value("path", path)
+        self.check_value("url", getattr(params, "source", None))  # what a credential opens
 
     def _check_user(self, user: str) -> None:
         if user and user in self.deny_users:

@@ -63,6 +63,7 @@ async def enroll(
         agent_version=__version__,
         labels=wanted.labels,
         keyset_version=store.keyset.version,
+        runner_key=identity.make_runner_key(state_dir).public.spki_der,
     )
     data = await ask(nameless(store), wanted.address, "Enroll", request.SerializeToString())
     answer = node_pb2.EnrollResponse.FromString(data)

@@ -2,6 +2,7 @@
 
 state_dir/identity/node.key         made here, 0600
 state_dir/identity/certificate.pem  leaf first, replaced whole (PK-04)
+state_dir/identity/runner.key       made here, 0600; signs requests for credentials, and is never given away
 state_dir/identity/node.json        node_id, tenant, project, times of the certificate
 """
 
@@ -11,7 +12,7 @@ import msgspec
 
 from hostler.base.errors import error
 from hostler.base.strict import decode_json
-from hostler.pki.keys import FileSigner, new_p256
+from hostler.pki.keys import FileSigner, new_ed25519, new_p256
 from hostler.pki.storage import read_private, write_private, write_public
 
 
@@ -28,11 +29,15 @@ class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Key, certificate chain and what they say. Has no repr of the key."""
+    """Key, certificate chain and what they say. Has no repr of the key.
+
+    The network process is given `signer`, to be this node; `runner_key` stays in the runner.
+    """
 
     facts: Facts
     signer: FileSigner
     chain_pem: bytes
+    runner_key: FileSigner | None = None
 
     @property
     def node_id(self) -> str:
@@ -65,6 +70,22 @@ def make_key(state_dir: Path) -> FileSigner:
     return signer
 
 
+def load_runner_key(state_dir: Path) -> FileSigner | None:
+    """None on a node that was enrolled before there was one."""
+    path = directory(state_dir) / "runner.key"
+    return FileSigner.from_pem(read_private(path)) if path.exists() else None
+
+
+def make_runner_key(state_dir: Path) -> FileSigner:
+    """Stored before anything is asked, as the node's key is."""
+    existing = load_runner_key(state_dir)
+    if existing is not None:
+        return existing
+    signer = new_ed25519()
+    write_private(directory(state_dir) / "runner.key", signer.to_pem())
+    return signer
+
+
 def load(state_dir: Path) -> Identity:
     """Raises `invalid_config` when the node is not enrolled."""
     folder = directory(state_dir)
@@ -77,7 +98,7 @@ def load(state_dir: Path) -> Identity:
         )
     chain_pem = read_private(folder / "certificate.pem")
     facts = decode_json((folder / "node.json").read_bytes(), Facts, code="invalid_config", what="node.json")
-    return Identity(facts, signer, chain_pem)
+    return Identity(facts, signer, chain_pem, load_runner_key(state_dir))
 
 
 def save(state_dir: Path, signer: FileSigner, chain_pem: bytes, org_id: str, project_id: str) -> Identity:
@@ -103,4 +124,4 @@ def save(state_dir: Path, signer: FileSigner, chain_pem: bytes, org_id: str, pro
     folder = directory(state_dir)
     write_private(folder / "certificate.pem", chain_pem)
     write_public(folder / "node.json", msgspec.json.encode(facts))
-    return Identity(facts, signer, chain_pem)
+    return Identity(facts, signer, chain_pem, load_runner_key(state_dir))

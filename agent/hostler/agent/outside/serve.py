@@ -18,6 +18,7 @@ _STALLED_S = 20.0
 # The calls there are; a runner asks for nothing else, and a method is never a free text on the wire.
 METHODS = {
     "Renew": "/hostler.v1.NodeService/Renew",
+    "Mint": "/hostler.v1.NodeService/Mint",
     "Enroll": "/hostler.v1.EnrollmentService/Enroll",
     "Recover": "/hostler.v1.EnrollmentService/Recover",
 }

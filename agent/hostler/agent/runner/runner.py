@@ -12,8 +12,9 @@ from hostler.agent.runner.recover import recover
 from hostler.agent.runner.step_run import NOT_OPEN
 from hostler.agent.runner.task_run import TaskRun
 from hostler.agent.runner.work import Parts, StepAuthority, Work, key_of
+from hostler.agent.steps.contract import MintedSecret, MintOrder
 from hostler.base.clock import Clock
-from hostler.base.errors import HostlerError
+from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
 from hostler.catalog.manifest import Catalog
 from hostler.pki.keys import FileSigner
@@ -32,6 +33,7 @@ class Runner:
         progress: gets what is worth showing and not worth keeping.
         trust: the trust store in force now; it may change while tasks wait.
         redact: sees every log line before it is stored.
+        mint: asks for credentials; without it there are none.
     """
 
     def __init__(
@@ -47,9 +49,10 @@ class Runner:
         trust: Callable[[], TrustStore],
         authority: StepAuthority,
         redact: Callable[[str], str] = str,
+        mint: Callable[[MintOrder], Awaitable[MintedSecret]] | None = None,
     ) -> None:
         receipts = ReceiptMaker(signer, node_id, trust_domain)
-        self._parts = Parts(journal, host, receipts, clock, progress, trust, authority, redact)
+        self._parts = Parts(journal, host, receipts, clock, progress, trust, authority, redact, mint or _no_mint)
         self._running: set[TaskKey] = set()
         journal.sign_refusals_with(receipts.refusal)
 
@@ -121,6 +124,10 @@ async def _failure_of(running: Awaitable[None]) -> Exception | None:
     except Exception as err:  # noqa: BLE001  the process edge
         return err
     return None
+
+
+async def _no_mint(order: MintOrder) -> MintedSecret:
+    raise error("no_minter", f"step {order.step_id} asks for a credential, and nobody here can get one")
 
 
 def _not_open(failure: Exception) -> bool:

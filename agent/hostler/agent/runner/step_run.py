@@ -14,11 +14,12 @@ from hostler.agent.runner.patience import durably
 from hostler.agent.runner.planning import PlannedStep, plan_step
 from hostler.agent.runner.prepare import Outputs, Prepared, prepare
 from hostler.agent.runner.receipt import StepFacts
+from hostler.agent.runner.remint import Lost
 from hostler.agent.runner.reports import error_fields, step_report
 from hostler.agent.runner.steplog import StepLog, StepMeter
 from hostler.agent.runner.work import Parts, Work, key_of
 from hostler.agent.secrets.table import Ending, SecretTable, StepSecrets
-from hostler.agent.steps.contract import Outcome, StepContext, Truth
+from hostler.agent.steps.contract import MintedSecret, MintOrder, Outcome, StepContext, Truth
 from hostler.base.clock import Deadline
 from hostler.base.digest import canonical_json
 from hostler.base.errors import HostlerError, error
@@ -48,6 +49,7 @@ class StepRun:
         cancelled: asyncio.Event,
         task_deadline: Deadline,
         secrets: SecretTable,
+        lost: Lost,
     ) -> None:
         self._parts = parts
         self._work = work
@@ -60,6 +62,7 @@ class StepRun:
         self._params_digest = ""
         self._plan_digest = ""
         self._secrets = secrets
+        self._lost = lost
         self._sandbox: dict[str, Any] = {}
         self._log = StepLog(parts.journal, parts.clock, self._redact, work.spec, index)
 
@@ -72,6 +75,7 @@ class StepRun:
                 prepared = prepare(self._parts, self._work, self._index, outputs)
                 plan = await _within(self._deadline, plan_step(prepared))
             self._params_digest, self._plan_digest = prepared.params_digest, plan.digest()
+            await self._restore()
             point("before_intent", self._spec.kind)
             await self._write_intent()
             point("after_intent", self._spec.kind)
@@ -133,6 +137,16 @@ class StepRun:
         sign = functools.partial(self._sign, report, ended.outcome, endings)
         await durably(lambda: self._parts.journal.finish_step(stored, sign))
 
+    async def _restore(self) -> None:
+        """Credentials that a restart has lost, made again for this step."""
+        own = StepSecrets(self._secrets, self._spec.step_id)
+
+        async def apply(mint: Prepared, secrets: StepSecrets) -> Outcome:
+            return await _within(self._deadline, mint.kind.apply(self._context(mint, secrets)))
+
+        if made := await self._lost.restore(self._spec.step_id, own, apply):
+            self._log.line("agent", f"{made} credentials were lost in a restart and made again")
+
     async def _write_intent(self) -> None:
         start = StepStart(
             task=self._key,
@@ -144,18 +158,32 @@ class StepRun:
         )
         await durably(lambda: self._parts.journal.begin_step(start))
 
-    def _context(self, prepared: Prepared) -> StepContext:
-        parts, task = self._parts, self._work.spec
+    def _context(self, prepared: Prepared, secrets: StepSecrets | None = None) -> StepContext:
+        parts, task, step_id = self._parts, self._work.spec, prepared.spec.step_id
         return StepContext(
             **vars(prepared.view),
             deadline=self._deadline,
             cancelled=self._cancelled,
             progress=StepMeter(parts.progress, parts.clock, task, self._index).progress,
             log=self._log.line,
-            secrets=StepSecrets(self._secrets, self._spec.step_id),
+            secrets=secrets or StepSecrets(self._secrets, step_id),
             confined=self._sandbox.update,
-            save_checkpoint=functools.partial(parts.journal.save_checkpoint, self._key, self._spec.step_id),
+            save_checkpoint=functools.partial(parts.journal.save_checkpoint, self._key, step_id),
+            mint=functools.partial(self._mint, step_id),
         )
+
+    async def _mint(self, step_id: str, credential_type: str, intent: dict[str, Any], part: str) -> MintedSecret:
+        task = self._work.spec
+        order = MintOrder(
+            task_id=task.task_id,
+            operation_id=task.operation_id,
+            attempt_uid=task.attempt_uid,
+            step_id=step_id,
+            credential_type=credential_type,
+            intent=intent,
+            part=part,
+        )
+        return await self._parts.mint(order)
 
     def _redact(self, line: str) -> str:
         return self._secrets.scrub(self._parts.redact(line))

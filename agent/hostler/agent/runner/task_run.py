@@ -11,6 +11,7 @@ from hostler.agent.runner.limits import task_deadline
 from hostler.agent.runner.patience import durably
 from hostler.agent.runner.planning import PlannedStep, plan_task, task_plan_digest
 from hostler.agent.runner.prepare import Outputs
+from hostler.agent.runner.remint import Lost
 from hostler.agent.runner.reports import plan_json, step_report, task_report
 from hostler.agent.runner.step_run import Ended, StepRun
 from hostler.agent.runner.work import Parts, Work, key_of
@@ -38,6 +39,7 @@ class TaskRun:
         self._cancelled = cancelled
         self._deadline = task_deadline(work.spec, work.definition.timeout_seconds, parts.clock)
         self._secrets = SecretTable(self._deadline, parts.clock)
+        self._lost = Lost(parts, work)
         self._outputs: Outputs = {}
         self._reused: Outputs = {}
         self._planned: dict[int, PlannedStep] = {}
@@ -76,6 +78,7 @@ class TaskRun:
         if not stored.steps:
             return await self.run()
         self._outputs = recover.outputs_of(stored)
+        self._lost = Lost(self._parts, self._work, self._outputs)
         self._reused = reuse.confirmed(self._parts, self._work, self._outputs)
         intent = recover.open_intent(stored)
         if intent is not None:
@@ -98,7 +101,7 @@ class TaskRun:
         return None
 
     def _take(self, index: int) -> StepRun:
-        step = StepRun(self._parts, self._work, index, self._cancelled, self._deadline, self._secrets)
+        step = StepRun(self._parts, self._work, index, self._cancelled, self._deadline, self._secrets, self._lost)
         self._step = index, step
         return step
 

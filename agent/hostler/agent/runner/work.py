@@ -1,6 +1,6 @@
 """What the runner needs of others, as it sees them."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.journal.rows import TaskKey
 from hostler.agent.runner.receipt import ReceiptMaker
+from hostler.agent.steps.contract import MintedSecret, MintOrder
 from hostler.base.clock import Clock
 from hostler.base.envelope import Envelope
 from hostler.catalog.command_profile import CommandProfile
@@ -56,6 +57,7 @@ class Parts:
     trust: Callable[[], TrustStore]
     authority: StepAuthority
     redact: Callable[[str], str]
+    mint: Callable[[MintOrder], Awaitable[MintedSecret]]
 
 
 def key_of(spec: TaskSpec) -> TaskKey:

@@ -53,22 +53,31 @@ class SecretTable:
         self._ended: list[Ending] = []
         self._closed = False
 
-    def put(self, secret: "Secret", *, steps: frozenset[str], lifetime_s: float, one_time: bool = False) -> str:
+    def put(
+        self,
+        secret: "Secret",
+        *,
+        steps: frozenset[str],
+        lifetime_s: float,
+        one_time: bool = False,
+        again: str = "",
+    ) -> str:
         """Takes the secret over and gives its handle.
 
         Args:
             steps: ids of the steps of this task that may use it.
             lifetime_s: seconds; never beyond the task's own deadline.
             one_time: one step may use it, and that uses it up.
+            again: the handle of before, for a secret that a restart has lost.
 
         Raises:
             HostlerError: `unknown_handle` when the task has already ended; the secret is wiped then.
         """
         seconds = min(lifetime_s, self._deadline.remaining())
-        if self._closed or seconds <= 0 or not steps:
+        if self._closed or seconds <= 0 or not steps or again in self._held:
             secret.close()
             raise error("unknown_handle", "no step is left that could use the secret")
-        handle = PREFIX + secrets.token_hex(16)
+        handle = again or PREFIX + secrets.token_hex(16)
         held = _Held(secret, steps, Deadline.after(seconds, self._clock), one_time)
         held.expiry = asyncio.get_running_loop().call_later(seconds, self._end, handle, WIPED)
         self._held[handle] = held
@@ -121,13 +130,21 @@ class SecretTable:
 
 @dataclass(frozen=True)
 class StepSecrets:
-    """The table as one step sees it."""
+    """The table as one step sees it.
+
+    Attributes:
+        again: the handle that what it puts in shall have, when a restart has lost the secret behind it.
+        ended: ids of steps that have ended before that restart.
+    """
 
     table: SecretTable
     step_id: str
+    again: str = ""
+    ended: frozenset[str] = frozenset()
 
     def put(self, secret: "Secret", *, steps: frozenset[str], lifetime_s: float, one_time: bool = False) -> str:
-        return self.table.put(secret, steps=steps, lifetime_s=lifetime_s, one_time=one_time)
+        left = steps - self.ended
+        return self.table.put(secret, steps=left, lifetime_s=lifetime_s, one_time=one_time, again=self.again)
 
     def use(self, handle: str) -> "Secret":
         return self.table.use(handle, self.step_id)

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -22,6 +22,9 @@ from hostler.base.clock import Deadline
 from hostler.base.digest import digest_of
 from hostler.catalog.command_profile import CommandProfile
 from hostler.wire.task import Policy
+
+if TYPE_CHECKING:  # an idle agent carries no ctypes for secrets that it does not have
+    from hostler.agent.secrets.secret import Secret
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +79,26 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     files_after: tuple[FileState, ...] = ()
 
 
+class MintOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """One request for a credential, on behalf of one step (CR-01)."""
+
+    task_id: str
+    operation_id: str
+    attempt_uid: str
+    step_id: str
+    credential_type: str
+    intent: dict[str, Any]
+    part: str
+
+
+class MintedSecret(NamedTuple):
+    """`one_time`: using it once uses it up."""
+
+    secret: "Secret"
+    expires_at_ms: int
+    one_time: bool
+
+
 class Truth(StrEnum):
     DONE = "done"
     NOT_DONE = "not_done"
@@ -119,6 +142,8 @@ class StepContext(StepView):
     save_checkpoint: Callable[[dict[str, Any]], Awaitable[None]] = field(kw_only=True)
     secrets: StepSecrets = field(kw_only=True)
     confined: Callable[[dict[str, Any]], None] = field(kw_only=True)  # for the receipt: what it was held to
+    # asks for a credential: type, intent, part
+    mint: Callable[[str, dict[str, Any], str], Awaitable[MintedSecret]] = field(kw_only=True)
 
 
 class StepKind(Protocol):

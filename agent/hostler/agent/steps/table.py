@@ -8,6 +8,7 @@ from hostler.base.errors import error
 MODULES: dict[str, str] = {
     "artifact.pull_blob": "hostler.agent.steps.artifact_pull_blob",
     "artifact.verify": "hostler.agent.steps.artifact_verify",
+    "credential.mint": "hostler.agent.steps.credential_mint",
     "file.render": "hostler.agent.steps.file_render",
     "command.exec_allowlisted": "hostler.agent.steps.command_exec_allowlisted",
     "health.check": "hostler.agent.steps.health_check",

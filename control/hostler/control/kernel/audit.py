@@ -22,6 +22,8 @@ _ACTIONS: dict[type, tuple[str, str, str]] = {
     commands.RecoverEpoch: ("control.recover", "control_epoch", "epochs"),
     commands.CreatePrincipal: ("principal.create", "name", "principals"),
     commands.RevokePrincipal: ("principal.revoke", "name", "principals"),
+    commands.AuthorizeMint: ("credential.mint", "task_id", "tasks"),
+    commands.RecordMint: ("credential.mint", "task_id", "tasks"),
     commands.RecordCountersignature: ("checkpoint.countersign", "index", "checkpoints"),
 }
 

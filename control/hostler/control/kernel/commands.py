@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from hostler.wire.mint import MintRequest
 from hostler.wire.node import Hello
 from hostler.wire.report import Report
 from hostler.wire.task import TaskMode
@@ -121,6 +122,7 @@ class EnrollNode(msgspec.Struct, frozen=True, kw_only=True):
     agent_version: str
     labels: dict[str, str]
     peer: str  # network address, for the alarm only
+    runner_key: bytes = b""  # SPKI DER; signs the node's requests for credentials
 
 
 class NodeEnrolled(msgspec.Struct, frozen=True):
@@ -279,6 +281,48 @@ class RecordCountersignature(msgspec.Struct, frozen=True, kw_only=True):
     document: bytes
 
 
+class AuthorizeMint(msgspec.Struct, frozen=True, kw_only=True):
+    """→ `MintGrant`, or None where `wait` is set and the step's start has not been reported yet.
+
+    The request's signature was verified before; `node_id` is the certificate's.
+    """
+
+    actor: Actor
+    node_id: str
+    request: MintRequest
+    wait: bool = False
+
+    @property
+    def task_id(self) -> str:
+        return self.request.task_id
+
+
+class MintGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """`deadline_ms` is the task's: no credential is good for longer."""
+
+    number: int
+    org_id: str
+    project_id: str
+    deadline_ms: int
+    part: str
+
+
+class RecordMint(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. What came of a grant; refused when the task has ended or was cancelled meanwhile."""
+
+    actor: Actor
+    node_id: str
+    request: MintRequest
+    number: int
+    minter: str = ""
+    error_code: str = ""
+    expires_at_ms: int = 0
+
+    @property
+    def task_id(self) -> str:
+        return self.request.task_id
+
+
 Command = (
     SubmitOperation
     | CancelOperation
@@ -304,4 +348,6 @@ Command = (
     | RecordRefusal
     | MakeCheckpoint
     | RecordCountersignature
+    | AuthorizeMint
+    | RecordMint
 )

@@ -11,6 +11,7 @@ from hostler.control.kernel import (
     catalogs,
     checkpoints,
     commands,
+    credentials,
     fold,
     keysets,
     nodes,
@@ -45,6 +46,8 @@ HANDLERS: dict[type, Handler] = {
     commands.RevokePrincipal: principals.revoke,
     commands.RecordRefusal: audit.record,
     commands.MakeCheckpoint: checkpoints.make,
+    commands.AuthorizeMint: credentials.authorize,
+    commands.RecordMint: credentials.record,
     commands.RecordCountersignature: checkpoints.record_countersignature,
 }
 

@@ -8,6 +8,7 @@ import msgspec
 
 from hostler.base.errors import HostlerError
 from hostler.control.kernel.audit_rows import CheckpointHeadRow, CheckpointRow, CountersignatureRow
+from hostler.control.kernel.credential_rows import MintRow, RunnerKeyRow
 from hostler.control.kernel.rows import (
     AttemptRow,
     CatalogRow,
@@ -54,6 +55,8 @@ KEYED: tuple[type[Row], ...] = (
     CheckpointRow,
     CheckpointHeadRow,
     CountersignatureRow,
+    RunnerKeyRow,
+    MintRow,
 )
 KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
 

@@ -15,6 +15,7 @@ from hostler.control.kernel.commands import (
     ReleaseNode,
     RevokeNode,
 )
+from hostler.control.kernel.credential_rows import RunnerKeyRow
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import CertificateRow, CursorRow, NodeRow, TokenRow
 from hostler.control.kernel.tasks import node_of
@@ -86,6 +87,8 @@ def enroll(draft: Draft, command: EnrollNode) -> Decision:
     )
     draft.insert(node)
     draft.insert(CursorRow(node_id=node.node_id))
+    if command.runner_key:
+        draft.insert(RunnerKeyRow(node.node_id, command.runner_key, draft.now_ms))
     draft.update(replace(token, used_at_ms=draft.now_ms, used_by_key=command.thumbprint, node_id=node.node_id))
     draft.events.append(
         events.node_event(

@@ -13,6 +13,7 @@ from hostler.control.rpc.errors import guarded
 from hostler.control.rpc.keyset_feed import missed
 from hostler.control.rpc.node_service import issue
 from hostler.pki.authority import Authority
+from hostler.pki.keys import PublicKey
 from hostler.pki.tokens import read_enrolment_token
 from hostler.pki.x509 import read_csr
 from hostler.v1 import node_pb2, node_pb2_grpc
@@ -73,6 +74,7 @@ class EnrollmentService(node_pb2_grpc.EnrollmentServiceServicer):
                 agent_version=request.agent_version[:64],
                 labels=dict(request.labels),
                 peer=peer,
+                runner_key=_runner_key(request.runner_key),
             )
         )
         chain = await issue(
@@ -139,3 +141,8 @@ class EnrollmentService(node_pb2_grpc.EnrollmentServiceServicer):
 
     def _minute(self) -> int:
         return self._clock.now_ms() // 60_000
+
+
+def _runner_key(spki: bytes) -> bytes:
+    """Raises `untrusted_key` for bytes that are no key; a node of before has none."""
+    return PublicKey(spki).spki_der if spki else b""

@@ -33,7 +33,11 @@ class Identities:
         pems = context.auth_context().get("x509_pem_cert", ())
         if not pems:
             raise error("certificate_invalid", "the call carries no client certificate")
-        peer = _parsed(bytes(pems[0]))
+        return await self.of_pem(bytes(pems[0]))
+
+    async def of_pem(self, pem: bytes) -> PeerIdentity:
+        """The same for a certificate whose chain and possession TLS has proved."""
+        peer = _parsed(pem)
         if peer.role != "node" or peer.trust_domain != self._trust_domain:
             raise error("certificate_invalid", f"{peer.role} {peer.name} may not use the node service")
         check_time(peer, self._clock.now_ms())

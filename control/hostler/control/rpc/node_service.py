@@ -7,8 +7,9 @@ from hostler.base.clock import Clock
 from hostler.base.errors import HostlerError, error
 from hostler.base.ids import new_id
 from hostler.base.logs import get_logger
+from hostler.control.credentials.service import Mints
 from hostler.control.engine import Engine
-from hostler.control.kernel.commands import NodeGone, RecordCertificate
+from hostler.control.kernel.commands import Actor, NodeGone, RecordCertificate
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.catalog_feed import CatalogFeed
 from hostler.control.rpc.errors import abort, guarded
@@ -39,6 +40,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         heartbeat_s: int,
         certificate_s: int,
         metrics: Metrics,
+        mints: Mints,
     ) -> None:
         self._engine = engine
         self._identities = identities
@@ -49,6 +51,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._heartbeat_s = heartbeat_s
         self._certificate_s = certificate_s
         self._metrics = metrics
+        self._mints = mints
         self._feed = CatalogFeed(engine)
         self._polling: dict[str, Link] = {}
 
@@ -102,6 +105,16 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         chain = await issue(self._engine, self._authority, peer.name, request.csr_der, self._clock, self._certificate_s)
         _log.info("certificate.renewed", node_id=peer.name)
         return node_pb2.RenewResponse(certificate_pem=chain)
+
+    @guarded
+    async def Mint(self, request: node_pb2.MintRequest, context: Any) -> node_pb2.MintResponse:
+        """A credential for a step that runs now (CR-01..CR-03)."""
+        try:
+            peer = await self._identities.of(context)
+        except HostlerError as err:
+            await self._mints.denied_at_edge(Actor(kind="node", name="unknown"), err)
+            raise
+        return node_pb2.MintResponse(minted=await self._mints.mint(peer.name, request.request))
 
     async def sweep(self) -> None:
         """Ends the sessions of nodes that have gone without a word, and those whose certificate has run out."""

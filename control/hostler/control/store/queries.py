@@ -199,6 +199,11 @@ def node_identity(db: sqlite3.Connection, node_id: str) -> NodeIdentity | None:
     return NodeIdentity(found, name, thumbprint, public_key, bool(revoked), org_id, project_id, expires_ms)
 
 
+def runner_key(db: sqlite3.Connection, node_id: str) -> bytes:
+    row = db.execute("SELECT spki FROM runner_keys WHERE node_id = ?", (node_id,)).fetchone()
+    return bytes(row[0]) if row else b""
+
+
 def certificate(db: sqlite3.Connection, node_id: str, serial: str) -> str:
     """`issued`, `proved`, `superseded`, `revoked`, or "" for one we never recorded."""
     row = db.execute("SELECT state FROM certificates WHERE node_id = ? AND serial = ?", (node_id, serial)).fetchone()

@@ -108,6 +108,10 @@ class Reader:
     async def node_identity(self, node_id: str) -> NodeIdentity | None:
         return await self._ask(queries.node_identity, node_id)
 
+    async def runner_key(self, node_id: str) -> bytes:
+        """SPKI DER; b"" for a node that recorded none."""
+        return await self._ask(queries.runner_key, node_id)
+
     async def certificate(self, node_id: str, serial: str) -> str:
         return await self._ask(queries.certificate, node_id, serial)
 
