@@ -41,6 +41,8 @@ def test_each_kind_s_example_lints_as_part_of_a_definition(kind: str) -> None:
         "capabilities": {"os.kernel": "linux"},
         "steps": steps,
         "destructive": KINDS[kind].destructive,
+        "allowed_packages": ["numactl", "libnuma1"],
+        "allowed_units": ["model-server.service", "munge.service", "slurmd.service"],
     }
     assert [step["kind"] for step in steps] == [kind]
     shipped = load_profiles(ROOT / "profiles")

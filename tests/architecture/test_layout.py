@@ -96,7 +96,8 @@ def test_J6_no_pattern_of_a_field_ends_with_a_dollar_that_lets_a_line_end_throug
 def test_no_setting_turns_signature_checks_off() -> None:
     """SE-03: there is no warn mode in the code."""
     words = ("signature_mode", "verify_signatures = false", "insecure", "skip_verif", "warn_only")
-    found = [f"{name_of(p)}: {w}" for p in OUR_CODE for w in words if w in p.read_text().lower()]
+    off = "insecurerepositories=false"  # apt's own setting, as it is passed to switch that off
+    found = [f"{name_of(p)}: {w}" for p in OUR_CODE for w in words if w in p.read_text().lower().replace(off, "")]
     assert not found
 
 

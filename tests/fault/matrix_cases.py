@@ -3,32 +3,44 @@
 A kind without a case fails the matrix: it is covered the day it is written.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from hostler.agent.runner.faults import BOUNDARIES
+from support.archive import empty_root
+from support.wheels import Wheel
+
 BLOB = bytes(range(256)) * 4096  # 1 MiB
 
 
 @dataclass(frozen=True)
 class Case:
-    """`params` may name `${inputs.…}`; `effect` says whether the step's effect is there, once and whole."""
+    """`params` may name `${inputs.…}`; `effect` says whether the step's effect is there, once and whole.
+
+    `before` is done before each run, `more` is added to the definition. `as_root`: the kind wants a root agent.
+    """
 
     params: dict[str, Any]
     inputs: Callable[["Place"], dict[str, Any]]
     effect: Callable[["Place"], bool]
     input_names: tuple[str, ...] = field(default=("path",))
+    before: Callable[["Place"], object] = lambda place: None
+    more: dict[str, Any] = field(default_factory=dict)
+    as_root: bool = False
 
     def definition(self, kind: str) -> dict[str, Any]:
-        properties = {name: {"type": "string"} for name in self.input_names}
+        properties: dict[str, Any] = {name: {} for name in self.input_names}
         return {
             "type": f"matrix.{kind}",
             "version": "v1",
             "inputs": {"type": "object", "additionalProperties": False, "properties": properties},
             "capabilities": {"os.kernel": "linux"},
-            "steps": [{"id": "one", "kind": kind, "params": self.params, "timeout_seconds": 30}],
+            "steps": [{"id": "one", "kind": kind, "params": self.params, "timeout_seconds": 60}],
+            **self.more,
         }
 
 
@@ -40,6 +52,15 @@ class Place:
     open_directory: Path  # outside it, for commands, which know no root
     name: str
     url: str
+    repository: dict[str, Any]
+    index: str
+    units: set[str]  # that run, and how often one was started
+    started: Counter[tuple[str, str]]
+    head: str  # URL of a cluster's API
+
+    @property
+    def unit(self) -> str:
+        return f"{self.name.replace('_', '-')}.service"
 
     def file(self) -> Path:
         return self.root / "srv" / self.name
@@ -63,7 +84,33 @@ MAKE_DIRECTORY = {
     "timeout_seconds": 10,
 }
 
+WHEEL = Wheel("hstone", "1.0")
+UNITS = [f"{how}-{at.replace('_', '-')}-service.control.service" for how in ("killed", "error") for at in BOUNDARIES]
+
+RAY = {
+    "backend": "ray",
+    "head": "127.0.0.1:6379",
+    "dashboard": "${inputs.head}",
+    "node_ip": "127.0.0.9",
+    "auth": "none",
+    "owner": "nobody",
+}
+RAY_FILES = {"environment": "${inputs.path}", "token": "/srv/ray.token"}
+
 CASES: dict[str, Case] = {
+    "cluster.join": Case(
+        params={"cluster": RAY, "node": "n1", "files": RAY_FILES},
+        inputs=lambda place: {"path": f"/srv/{place.name}", "head": place.head},
+        effect=lambda place: "--address=127.0.0.1:6379" in place.file().read_text(),
+        input_names=("path", "head"),
+        more={"destructive": True},
+    ),
+    "cluster.verify": Case(
+        params={"cluster": RAY, "node": "n1", "files": RAY_FILES, "within_seconds": 10},
+        inputs=lambda place: {"path": f"/srv/{place.name}", "head": place.head},
+        effect=lambda place: True,
+        input_names=("path", "head"),
+    ),
     "artifact.pull_blob": Case(
         params={"url": "${inputs.url}", "sha256": sha256(BLOB).hexdigest(), "path": "${inputs.path}"},
         inputs=lambda place: {"path": f"/srv/{place.name}", "url": place.url},
@@ -98,5 +145,27 @@ CASES: dict[str, Case] = {
         params={"checks": [{"type": "file", "path": "/srv/present", "min_bytes": 1}]},
         inputs=lambda place: {},
         effect=lambda place: True,
+    ),
+    "package.install": Case(
+        params={"packages": [{"name": "demo", "version": "1.0"}], "repositories": ["${inputs.repository}"]},
+        inputs=lambda place: {"repository": place.repository},
+        effect=lambda place: (place.root / "usr/share/demo/version").read_text() == "1.0\n",
+        input_names=("repository",),
+        before=lambda place: (empty_root(place.root), (place.root / "var/lib/dpkg/status").write_text("")),
+        more={"allowed_packages": ["demo"], "destructive": True},
+        as_root=True,
+    ),
+    "python.env.create": Case(
+        params={"path": "${inputs.path}", "lock": WHEEL.pin, "indexes": ["${inputs.index}"]},
+        inputs=lambda place: {"path": f"/srv/{place.name}", "index": place.index},
+        effect=lambda place: len(list(place.file().glob("current/lib/python*/site-packages/hstone.py"))) == 1,
+        input_names=("path", "index"),
+    ),
+    "service.control": Case(
+        params={"unit": "${inputs.unit}", "action": "start"},
+        inputs=lambda place: {"unit": place.unit},
+        effect=lambda place: place.unit in place.units and place.started[("StartUnit", place.unit)] == 1,
+        input_names=("unit",),
+        more={"allowed_units": UNITS},
     ),
 }

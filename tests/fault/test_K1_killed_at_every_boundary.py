@@ -2,24 +2,30 @@
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fault.matrix_cases import BLOB, CASES, MAKE_DIRECTORY, Place, minters
+from fault.matrix_cases import BLOB, CASES, MAKE_DIRECTORY, WHEEL, Place, minters
 
+from conftest import need, need_root
 from hostler.agent.runner.faults import BOUNDARIES
 from hostler.catalog.kinds import KINDS
+from support.archive import Archive
 from support.blob_server import Blob, BlobServer
 from support.certs import make_server_certs
+from support.fake_systemd import FakeSystemd
 from support.house import TERMINAL_EVENTS, House, open_house
+from support.kube_api import serving
+from support.wheels import offer
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.xdist_group("house-k1")]
 
 MATRIX = [(boundary, kind) for kind in KINDS for boundary in BOUNDARIES]
 # where the effect is there before the agent died: probe finds it, nothing is run again
 FOUND_DONE = {"after_effect"}
-RERUN_IS_HARMLESS = {"credential.mint", "artifact.verify", "health.check"}
+RERUN_IS_HARMLESS = {"cluster.verify", "credential.mint", "artifact.verify", "health.check"}
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +48,47 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlobServer]:
         yield server
 
 
-def place_of(house: House, source: BlobServer, name: str) -> Place:
-    return Place(house.home / "a" / "root", house.home / "open", name, source.url("/blob"))
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
+    need("apt-get", "dpkg-deb", "gpg")
+    with Archive(tmp_path_factory.mktemp("archive")) as made:
+        made.add("demo", "1.0")
+        made.publish()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def systemd(house: House) -> Iterator[FakeSystemd]:
+    with FakeSystemd(house.home / "a" / "root") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def head() -> Iterator[str]:
+    """A stand-in for the API of a Ray cluster's head, where every node is alive."""
+    node = {"node_ip": "127.0.0.9", "state": "ALIVE", "is_head_node": False}
+    answer = {"data": {"result": {"result": [node]}}}
+    with serving(lambda *asked: (200, answer)) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, house: House, source: BlobServer, boundary: str, kind: str) -> Place:
+    """Set up for one run; a package archive and a systemd only where the kind has to do with them."""
+    case = CASES[kind]
+    if case.as_root:
+        need_root()
+    repository = request.getfixturevalue("archive").repository() if kind == "package.install" else {}
+    index = offer(source, WHEEL) if kind == "python.env.create" else ""
+    fake: FakeSystemd | None = request.getfixturevalue("systemd") if kind == "service.control" else None
+    how = "killed" if "killed" in request.node.originalname else "error"
+    made = Place(
+        house.home / "a" / "root", house.home / "open", f"{how}-{boundary}-{kind}", source.url("/blob"),
+        repository, index, fake.active if fake else set(), fake.told if fake else Counter(),
+        request.getfixturevalue("head") if kind.startswith("cluster.") else "",
+    )  # fmt: skip
+    case.before(made)
+    return made
 
 
 def test_K1_every_kind_has_a_case() -> None:
@@ -52,9 +97,8 @@ def test_K1_every_kind_has_a_case() -> None:
 
 @pytest.mark.parametrize(("boundary", "kind"), MATRIX, ids=[f"Killed_in_{b}__{k}" for b, k in MATRIX])
 def test_K1_K2_an_agent_killed_at_a_boundary_converges(
-    house: House, source: BlobServer, boundary: str, kind: str
+    house: House, source: BlobServer, place: Place, boundary: str, kind: str
 ) -> None:
-    place = place_of(house, source, f"killed-{boundary}-{kind}")
     certificate = Path(source.certs.ca)
     house.configure("a", fault_points=[f"{boundary}:kill:{kind}"], ca_file=certificate)
     agent = house.start("a")
@@ -83,9 +127,8 @@ def test_K1_K2_an_agent_killed_at_a_boundary_converges(
 
 @pytest.mark.parametrize(("boundary", "kind"), MATRIX, ids=[f"Error_in_{b}__{k}" for b, k in MATRIX])
 def test_K1_a_fault_of_ours_at_a_boundary_ends_the_task_and_not_the_agent(
-    house: House, source: BlobServer, boundary: str, kind: str
+    house: House, source: BlobServer, place: Place, boundary: str, kind: str
 ) -> None:
-    place = place_of(house, source, f"error-{boundary}-{kind}")
     house.configure("a", fault_points=[f"{boundary}:error:{kind}"], ca_file=Path(source.certs.ca))
     agent = house.start("a")
     operation_id = house.submit(f"matrix.{kind}@v1", CASES[kind].inputs(place))

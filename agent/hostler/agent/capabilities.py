@@ -4,6 +4,8 @@ import os
 import platform
 from pathlib import Path
 
+from hostler.agent.host.conda_places import CONDA_PLACES
+
 
 def detect(root: Path) -> dict[str, str]:
     """Capability keys and values (RS-08, OD-29), from the kernel and the file tree under `root`."""
@@ -12,6 +14,7 @@ def detect(root: Path) -> dict[str, str]:
         "os.kernel": system.sysname.lower(),
         "os.machine": system.machine,
         "host.mutation": "full" if os.geteuid() == 0 else "limited",
+        "python.conda": "true" if any(os.access(place, os.X_OK) for place in CONDA_PLACES) else "false",
         "host.init": "systemd" if (root / "run/systemd/system").is_dir() else "other",
     }
     try:

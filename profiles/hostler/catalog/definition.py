@@ -14,7 +14,7 @@ from hostler.base.strict import convert
 BackendType = Literal["node_agent", "k8s_adapter", "slurm_adapter", "ray_adapter"]
 
 
-_LATER = frozenset({"auto_executed_paths"})
+_LATER = frozenset({"auto_executed_paths", "allowed_packages", "allowed_units"})
 
 
 class StepTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -43,6 +43,8 @@ class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     Attributes:
         auto_executed_paths: files that its steps may write although they run by themselves, such as a unit or
             a static pod; whole paths, one by one (J2).
+        allowed_packages: names of the OS packages that its steps may install, dependencies included (SK-05).
+        allowed_units: full names of the systemd units that its steps may control (SK-08).
     """
 
     type: str
@@ -54,6 +56,8 @@ class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     artifacts: ArtifactConstraints = ArtifactConstraints()
     capabilities: dict[str, Any]
     auto_executed_paths: tuple[str, ...] = ()
+    allowed_packages: tuple[str, ...] = ()
+    allowed_units: tuple[str, ...] = ()
     destructive: bool = False
     timeout_seconds: int = 7200
 

@@ -11,6 +11,9 @@ from hostler.catalog.params.command import ExecAllowlisted
 from hostler.catalog.params.credential import Mint
 from hostler.catalog.params.file import Render
 from hostler.catalog.params.health import HealthCheck
+from hostler.catalog.params.package import Install
+from hostler.catalog.params.python import EnvCreate
+from hostler.catalog.params.service import Control
 
 
 class Kind(NamedTuple):
@@ -40,5 +43,21 @@ KINDS: dict[str, Kind] = {
     ),
     "cluster.verify": Kind(
         VerifyCluster, "wait until the node's cluster calls it ready", ("cluster", "node", "condition")
+    ),
+    "package.install": Kind(
+        Install,
+        "install allowlisted OS packages, at pinned versions where given",
+        ("packages", "installed", "upgraded", "removed", "repaired"),
+        destructive=True,  # what packages bring along runs as root
+    ),
+    "python.env.create": Kind(
+        EnvCreate,
+        "build a Python environment from a lock with hashes",
+        ("path", "python", "env_digest"),
+    ),
+    "service.control": Kind(
+        Control,
+        "bring a systemd unit into a state, and wait for it",
+        ("unit", "before", "after"),
     ),
 }

@@ -18,6 +18,7 @@ from hostler.catalog.inputs import check_schema
 from hostler.catalog.kinds import KINDS
 from hostler.catalog.lint_cluster import findings_of_cluster
 from hostler.catalog.lint_credentials import credential_of_step
+from hostler.catalog.lint_kinds import findings_of_step
 from hostler.catalog.lint_secrets import secrets_of_command, secrets_of_step
 from hostler.catalog.load import Profiles, Source
 from hostler.catalog.loader_variables import changes_what_runs
@@ -106,6 +107,8 @@ def _step(
     yield from _params(step, source, at)
     if step.kind == "command.exec_allowlisted":
         yield from _exec(definition, step, source, at, commands)
+    for pointer, rule, message, hint in findings_of_step(definition, step, commands):
+        yield _found(source, f"{at}/params{pointer}", rule, message, hint)
     for pointer, message, hint in credential_of_step(definition, index, step):
         yield _found(source, f"{at}{pointer}", "credentials", message, hint)
     if step.kind.startswith("cluster."):

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from hostler.base.errors import error
+from hostler.catalog.allowed import named_packages
 from hostler.catalog.auto_executed import files_of
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.policy import covers
@@ -14,6 +15,8 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """Attributes:
     deny_operations: `type` or `type@version`.
     deny_users: whom no command may run as and no file may be given to.
+    allow_packages, allow_units: exact names of what may be installed and controlled; `None` leaves it to the
+        signed definitions. A denied name stays denied.
     allow_paths, deny_paths: prefixes of whole path components; `None` allows every path. A denied
         prefix inside an allowed one stays denied.
     allow_sources, deny_sources: URL prefixes, matched as the policy's are.
@@ -23,6 +26,10 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     deny_step_kinds: tuple[str, ...] = ()
     deny_command_profiles: tuple[str, ...] = ()
     deny_users: tuple[str, ...] = ()
+    allow_packages: tuple[str, ...] | None = None
+    deny_packages: tuple[str, ...] = ()
+    allow_units: tuple[str, ...] | None = None
+    deny_units: tuple[str, ...] = ()
     allow_paths: tuple[str, ...] | None = None
     deny_paths: tuple[str, ...] = ("/etc/hostler",)
     allow_sources: tuple[str, ...] | None = None
@@ -45,11 +52,14 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         self._check_user(command.run_as)
 
     def check_value(self, name: str, value: Any) -> None:
-        """One bound parameter: `path`, `url`, `owner` or `group`; others pass.
+        """One bound parameter: `path`, `url`, `owner`, `group`, `packages`, `unit`, `repositories` or `indexes`;
+        others pass.
 
         Raises:
             HostlerError: `local_policy_denied`, or `path_denied` for a path that is not in normal form.
         """
+        for item in value if name in _LISTS and isinstance(value, list | tuple) else ():
+            self._check_item(name, item)
         if not isinstance(value, str) or not value:
             return
         if name == "path":
@@ -58,6 +68,8 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             self._check_source(value)
         elif name in ("owner", "group"):
             self._check_user(value)
+        elif name == "unit":
+            self._check_name("unit", value, self.allow_units, self.deny_units)
 
     def check_step(self, kind: str, params: msgspec.Struct, command: CommandProfile | None) -> None:
         """The same over a step whose parameters are all bound, right before it is planned."""
@@ -67,6 +79,28 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         for path in files_of(params):
             self.check_value("path", path)
         self.check_value("url", getattr(params, "source", None))  # what a credential opens
+
+    def permitted_packages(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of a definition's `allowed_packages` that this node, too, lets in."""
+        allowed = names if self.allow_packages is None else (name for name in names if name in self.allow_packages)
+        return tuple(name for name in allowed if name not in self.deny_packages)
+
+    def _check_item(self, name: str, item: Any) -> None:
+        if name == "packages":
+            for package in named_packages([item]):
+                self._check_name("package", package, self.allow_packages, self.deny_packages)
+        elif name == "units":
+            self._check_name("unit", str(item), self.allow_units, self.deny_units)
+        else:
+            url = item if isinstance(item, str) else item.get("uri") if isinstance(item, dict) else item.uri
+            self._check_source(str(url))
+
+    @staticmethod
+    def _check_name(what: str, name: str, allowed: tuple[str, ...] | None, denied: tuple[str, ...]) -> None:
+        if name in denied:
+            raise _denied(f"{what} {name} is forbidden on this node", f"deny_{what}s")
+        if allowed is not None and name not in allowed:
+            raise _denied(f"{what} {name} is not among the allowed ones of this node", f"allow_{what}s")
 
     def _check_user(self, user: str) -> None:
         if user and user in self.deny_users:
@@ -86,7 +120,8 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             raise _denied(f"source {_shown(url)} is not among the allowed ones of this node", "allow_sources")
 
 
-CHECKED_PARAMS = ("path", "url", "owner", "group")
+_LISTS = ("packages", "repositories", "indexes", "units")
+CHECKED_PARAMS = ("path", "url", "owner", "group", "unit", *_LISTS)
 
 
 def _denied(sentence: str, key: str) -> Exception:

@@ -6,7 +6,7 @@ from hostler.catalog.auto_executed import files_of
 from hostler.catalog.binding import bind, references
 from hostler.catalog.definition import Definition
 
-_LOOKED_AT = ("url", "path", "files", "owner", "group", "size_bytes")
+_LOOKED_AT = ("url", "path", "files", "owner", "group", "size_bytes", "packages", "unit", "units")
 
 
 class Open(NamedTuple):

@@ -5,6 +5,7 @@ from typing import Any
 from hostler.agent.admission.case import Case
 from hostler.base.digest import same_digest
 from hostler.base.errors import error
+from hostler.catalog.allowed import check_allowed
 from hostler.catalog.auto_executed import check_written
 from hostler.catalog.definition import Definition
 from hostler.catalog.policy import allows_source, policy_digest
@@ -14,7 +15,8 @@ PULL, VERIFY = "artifact.pull_blob", "artifact.verify"
 
 
 def policy(case: Case) -> None:
-    """Raises `policy_denied`, `source_denied`, `path_denied` or `too_large` (AZ-07, AZ-08, T9, J2)."""
+    """Raises `policy_denied`, `source_denied`, `path_denied`, `too_large`, `package_not_allowed` or
+    `unit_not_allowed` (AZ-07, AZ-08, T9, J2, SK-05, SK-08)."""
     rules, definition = case.task.policy, case.definition
     assert definition is not None
     if not same_digest(case.task.policy_digest, policy_digest(rules)):
@@ -26,6 +28,7 @@ def policy(case: Case) -> None:
     for known in case.known:
         if known.name == "path":
             check_written(known.kind, known.value, definition.auto_executed_paths)
+        check_allowed(known.kind, {known.name: known.value}, definition)
         if known.kind == PULL and known.name == "url":
             _source(case, str(known.value))
         if known.kind == PULL and known.name == "size_bytes":

@@ -1,5 +1,6 @@
 """Host: the doors to the operating system, each loaded when it is first used."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,8 +15,11 @@ if TYPE_CHECKING:  # a door loads on first use: an idle agent carries none of th
     from hostler.agent.host.execute import Execute
     from hostler.agent.host.files import Files
     from hostler.agent.host.net import Net
+    from hostler.agent.host.packages import Packages
     from hostler.agent.host.processes import Processes
+    from hostler.agent.host.pythons import Pythons
     from hostler.agent.host.systemd import Systemd
+    from hostler.agent.host.trees import Trees
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,11 @@ class Host:
     adopt_orphans: bool = False
     spared: Callable[[], frozenset[int]] = frozenset
 
+    @property
+    def is_root(self) -> bool:
+        """Whether this agent may become other users, and change what only root may."""
+        return os.geteuid() == 0
+
     def path(self, named: str) -> Path:
         """Where a path that a task names really lies. Touches nothing and promises nothing about
         symbolic links: read and write through `files`."""
@@ -63,6 +72,24 @@ class Host:
         if self.adopt_orphans:
             door.adopt_orphans(self.spared)
         return door
+
+    @cached_property
+    def trees(self) -> "Trees":
+        from hostler.agent.host.trees import Trees
+
+        return Trees(self.root, self.files)
+
+    @cached_property
+    def packages(self) -> "Packages":
+        from hostler.agent.host.packages import Packages
+
+        return Packages(self.root, self.execute, self.fetch.ca_file)
+
+    @cached_property
+    def pythons(self) -> "Pythons":
+        from hostler.agent.host.pythons import Pythons
+
+        return Pythons(self.execute, self.fetch.ca_file)
 
     @cached_property
     def net(self) -> "Net":

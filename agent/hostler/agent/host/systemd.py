@@ -1,4 +1,4 @@
-"""Units, asked of systemd over D-Bus."""
+"""Units, asked of systemd over D-Bus, and told."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any
 
 # jeepney ships no types
-from jeepney import DBusAddress, MessageType, Properties, new_method_call  # type: ignore[import-untyped]
+from jeepney import (  # type: ignore[import-untyped]
+    DBusAddress,
+    MatchRule,
+    MessageType,
+    Properties,
+    message_bus,
+    new_method_call,
+)
 from jeepney.auth import AuthenticationError  # type: ignore[import-untyped]
 from jeepney.io.asyncio import DBusRouter, open_dbus_connection  # type: ignore[import-untyped]
 
@@ -16,15 +23,33 @@ from hostler.base.errors import HostlerError, error
 SOCKET = "run/dbus/system_bus_socket"
 MANAGER = ("/org/freedesktop/systemd1", "org.freedesktop.systemd1", "org.freedesktop.systemd1.Manager")
 UNIT = "org.freedesktop.systemd1.Unit"
+SERVICE = "org.freedesktop.systemd1.Service"
+METHODS = {"start": "StartUnit", "stop": "StopUnit", "restart": "RestartUnit"}
+MOST_SIGNALS = 4096  # jobs of other units that end meanwhile; more are dropped, the oldest first
 
 
 @dataclass(frozen=True)
 class UnitState:
-    """systemd's words: active, failed, ...; running, dead, ...; loaded, not-found, ..."""
+    """systemd's words: active, failed, ...; running, dead, ...; loaded, not-found, ...
+
+    Attributes:
+        enabled: enabled, disabled, static, masked, ...; "" for a unit without a file.
+        invocation: hex id of the unit's present or last run; another one after every start.
+        result: success, exit-code, timeout, ...; "" for units that have none.
+        exit_status: of the main process's last end.
+        oneshot: it is done when its process has ended well.
+        said: what the service itself says about its state.
+    """
 
     active: str
     sub: str
     load: str
+    enabled: str = ""
+    invocation: str = ""
+    result: str = ""
+    exit_status: int = 0
+    oneshot: bool = False
+    said: str = ""
 
 
 class Systemd:
@@ -41,24 +66,41 @@ class Systemd:
                 as one.
         """
         async with self._bus() as router:
-            path, bus, interface = MANAGER
-            manager = DBusAddress(path, bus_name=bus, interface=interface)
-            (object_path,) = await _call(router, new_method_call(manager, "LoadUnit", "s", (unit,)))
-            properties = Properties(DBusAddress(object_path, bus_name=bus, interface=UNIT))
-            (found,) = await _call(router, properties.get_all())
-            return UnitState(found["ActiveState"][1], found["SubState"][1], found["LoadState"][1])
+            return await _state(router, unit)
 
-    async def restart(self, unit: str) -> None:
-        """Asks for a restart, with the unit's files read anew; how that goes is for `unit_state` to tell.
+    async def run_job(self, unit: str, action: str) -> str:
+        """Starts, stops or restarts a unit and waits for the end of the job, however long it takes.
+
+        Args:
+            action: `start`, `stop` or `restart`.
+
+        Returns:
+            How the job ended, in systemd's words: done, failed, timeout, dependency, canceled, skipped.
 
         Raises:
-            HostlerError: `not_found` when no systemd answers here, or it refuses.
+            HostlerError: `not_found` when systemd refuses.
         """
+        path, bus, interface = MANAGER
+        names = {"type": "signal", "interface": interface, "member": "JobRemoved", "path": path}
         async with self._bus() as router:
-            path, bus, interface = MANAGER
-            manager = DBusAddress(path, bus_name=bus, interface=interface)
-            await _call(router, new_method_call(manager, "Reload"))
-            await _call(router, new_method_call(manager, "RestartUnit", "ss", (unit, "replace")))
+            # the bus lets only systemd's own through; here they come under the name of its connection
+            with router.filter(MatchRule(**names), bufsize=MOST_SIGNALS) as ended:
+                await _call(router, message_bus.AddMatch(MatchRule(**names, sender=bus)))
+                await _manager(router, "Subscribe")
+                (job,) = await _manager(router, METHODS[action], "ss", (unit, "replace"))
+                while True:
+                    _, removed, _, result = (await ended.get()).body
+                    if removed == job:
+                        return str(result)
+
+    async def enable(self, unit: str, *, wanted: bool) -> None:
+        """Has the unit start at boot, or not. Raises `not_found` when systemd refuses."""
+        async with self._bus() as router:
+            if wanted:
+                await _manager(router, "EnableUnitFiles", "asbb", ([unit], False, False))
+            else:
+                await _manager(router, "DisableUnitFiles", "asb", ([unit], False))
+            await _manager(router, "Reload")
 
     @asynccontextmanager
     async def _bus(self) -> AsyncIterator[DBusRouter]:
@@ -68,6 +110,42 @@ class Systemd:
             raise error("not_found", f"no systemd answers at {self._socket}") from err
         async with connection, DBusRouter(connection) as router:
             yield router
+
+
+async def _state(router: DBusRouter, unit: str) -> UnitState:
+    (object_path,) = await _manager(router, "LoadUnit", "s", (unit,))
+    found = await _all(router, object_path, UNIT)
+    more: dict[str, Any] = {}
+    if unit.endswith(".service"):
+        more = await _all(router, object_path, SERVICE)
+    return UnitState(
+        found["ActiveState"][1],
+        found["SubState"][1],
+        found["LoadState"][1],
+        enabled=str(_value(found, "UnitFileState", "")),
+        invocation=bytes(_value(found, "InvocationID", b"")).hex(),
+        result=str(_value(more, "Result", "")),
+        exit_status=int(_value(more, "ExecMainStatus", 0)),
+        oneshot=_value(more, "Type", "") == "oneshot",
+        said=str(_value(more, "StatusText", ""))[:200],
+    )
+
+
+async def _all(router: DBusRouter, object_path: str, interface: str) -> dict[str, Any]:
+    address = DBusAddress(object_path, bus_name=MANAGER[1], interface=interface)
+    (found,) = await _call(router, Properties(address).get_all())
+    properties: dict[str, Any] = found
+    return properties
+
+
+def _value(found: dict[str, Any], name: str, default: Any) -> Any:
+    return found[name][1] if name in found else default
+
+
+async def _manager(router: DBusRouter, method: str, signature: str = "", body: tuple[Any, ...] = ()) -> Any:
+    path, bus, interface = MANAGER
+    address = DBusAddress(path, bus_name=bus, interface=interface)
+    return await _call(router, new_method_call(address, method, signature or None, body))
 
 
 def _escaped(path: str) -> str:

@@ -10,6 +10,7 @@ from hostler.agent.steps.contract import StepKind, StepView
 from hostler.agent.steps.table import step_kind
 from hostler.base.digest import digest_of
 from hostler.base.strict import convert
+from hostler.catalog.allowed import check_allowed
 from hostler.catalog.auto_executed import check_written, files_of
 from hostler.catalog.binding import bind, references
 from hostler.catalog.kinds import KINDS
@@ -46,7 +47,8 @@ def params_digest(kind: str, params: dict[str, Any]) -> str:
 
 
 def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
-    """Raises `binding_error`, `local_policy_denied`, `path_denied`, `unknown_step_kind`."""
+    """Raises `binding_error`, `local_policy_denied`, `path_denied`, `unknown_step_kind`,
+    `package_not_allowed`, `unit_not_allowed`."""
     task = work.spec
     step = task.steps[index]
     filled = bound(work, step, outputs)
@@ -56,6 +58,7 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
     check_written(step.kind, getattr(params, "path", None), work.definition.auto_executed_paths)
     for path in files_of(params):
         check_written(step.kind, path, work.definition.auto_executed_paths)
+    check_allowed(step.kind, params, work.definition)
     parts.authority.check_step(step.kind, params, command)
     view = StepView(
         host=parts.host,
@@ -67,6 +70,7 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
         policy=task.policy,
         allowed_sources=work.definition.artifacts.allowed_sources,
         command=command,
+        allowed_packages=parts.authority.permitted_packages(work.definition.allowed_packages),
         checkpoint=parts.journal.checkpoint(key_of(task), step.step_id),
         artifact_keys=_artifact_keys(parts),
     )

@@ -43,6 +43,7 @@ class StepAuthority(Protocol):
     """`admission.authority.LocalAuthority`, over parameters that are now bound."""
 
     def check_step(self, kind: str, params: msgspec.Struct, command: CommandProfile | None) -> None: ...
+    def permitted_packages(self, names: tuple[str, ...]) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True)

@@ -140,13 +140,14 @@ async def _units(context: StepContext, *, changed: bool) -> Seen:
     for unit in params.units:
         if not changed and await _active(context, unit):
             continue
-        await context.host.systemd.restart(unit)
+        try:
+            async with asyncio.timeout(context.deadline.remaining()):
+                ended = await context.host.systemd.run_job(unit, "restart")
+        except TimeoutError as err:
+            raise error("timeout", f"{unit} was not started in time") from err
         state = await context.host.systemd.unit_state(unit)
-        while state.active != "active":
-            if state.active == "failed" or context.deadline.passed():
-                raise error("join_refused", f"{unit} did not start: it is {state.active} ({state.sub})")
-            await asyncio.sleep(min(0.2, context.deadline.remaining()))
-            state = await context.host.systemd.unit_state(unit)
+        if ended != "done" or state.active != "active":
+            raise error("join_refused", f"{unit} did not start ({ended}): it is {state.active} ({state.sub})")
         context.log("agent", f"{unit} is active")
     return _NOT_YET
 

@@ -8,12 +8,14 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from hostler.agent.host.confine import UNDECLARED, Walls
-from hostler.agent.host.execute import Command, Finished, RunRecord, RunState, environment
+from hostler.agent.host.execute import Finished, RunRecord, RunState
 from hostler.agent.steps.contract import Change, Outcome, Plan, Probe, StepContext, StepView, Truth
+from hostler.agent.steps.profile_run import command_of
+from hostler.agent.steps.profile_run import failure as _failure
+from hostler.agent.steps.profile_run import undeclared as _undeclared
 from hostler.base.clock import Deadline
 from hostler.base.digest import digest_of
-from hostler.base.errors import HostlerError, error
+from hostler.base.errors import error
 from hostler.catalog.argv import build_argv
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.params.command import ExecAllowlisted
@@ -93,31 +95,10 @@ def _descriptors(given: "dict[str, Secret]") -> Iterator[dict[str, int]]:
 
 
 async def _run(context: StepContext, profile: CommandProfile, argv: tuple[str, ...], fds: dict[str, int]) -> Finished:
-    command = Command(
-        argv=argv,
-        env=environment(profile.env_passthrough, profile.env),
-        secret_fds=tuple(fds[name] for name in profile.secret_files),
-        secret_env={name: fds[name] for name in profile.secret_env},
-        cwd=profile.working_directory,
-        run_as=profile.run_as,
-        sha256=profile.sha256,
-        capture_stdout=profile.capture_stdout,
-        capture_stderr=profile.capture_stderr,
-        max_output_bytes=profile.max_output_bytes,
-        record=(context.task_id, context.step_index),
-        walls=_walls(profile),
-        note=digest_of(argv),
-    )
+    command = command_of(profile, argv, fds, (context.task_id, context.step_index))
     seconds = min(float(profile.timeout_seconds), context.deadline.remaining())
     deadline = Deadline.after(seconds, context.host.clock)
     return await context.host.execute.run(command, deadline=deadline, cancelled=context.cancelled, on_line=context.log)
-
-
-def _walls(profile: CommandProfile) -> Walls:
-    effects = profile.effects
-    if effects is None:
-        return UNDECLARED
-    return Walls(effects.writes, effects.network, frozenset(effects.syscalls))
 
 
 def _walls_said(profile: CommandProfile, finished: Finished) -> dict[str, Any]:
@@ -133,22 +114,6 @@ def _walls_said(profile: CommandProfile, finished: Finished) -> dict[str, Any]:
         "syscalls": [] if effects is None else list(effects.syscalls),
         "undeclared": list(finished.undeclared),
     }
-
-
-def _undeclared(path: str, finished: Finished) -> HostlerError | None:
-    """A command that swallowed the refusal and went on has failed all the same."""
-    if not finished.undeclared:
-        return None
-    shown = ", ".join(finished.undeclared[:3])
-    return error("undeclared_effect", f"{path} tried to change {shown}, which its profile does not declare")
-
-
-def _failure(path: str, profile: CommandProfile, status: int, signal: int) -> HostlerError | None:
-    if signal:
-        return error("killed_by_signal", f"{path} was ended by signal {signal}")
-    if status not in profile.expected_exit_codes:
-        return error("exit_status", f"{path} ended with exit code {status}")
-    return None
 
 
 def _outcome(argv: tuple[str, ...], status: int, **streams: str) -> Outcome:

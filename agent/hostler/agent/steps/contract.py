@@ -126,6 +126,7 @@ class StepView:
     attempt_number: int
     policy: Policy
     allowed_sources: tuple[str, ...] | None = None  # of the definition; the policy's stand in `policy`
+    allowed_packages: tuple[str, ...] = ()  # of the definition, less what this node forbids
     command: CommandProfile | None = None
     checkpoint: dict[str, Any] = field(default_factory=dict)
     artifact_keys: tuple[bytes, ...] = ()  # SPKI DER of keys that may sign artifacts

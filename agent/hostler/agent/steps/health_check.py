@@ -15,7 +15,11 @@ from urllib.parse import urlsplit
 from hostler.agent.fetch.worker import start
 from hostler.agent.host.host import Host
 from hostler.agent.steps.contract import Change, Outcome, Plan, Probe, StepContext, StepView, Truth
+from hostler.agent.steps.profile_run import command_of, failure, undeclared
+from hostler.base.clock import Deadline
 from hostler.base.errors import HostlerError, error
+from hostler.catalog.argv import build_argv
+from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.params import health
 
 
@@ -30,12 +34,18 @@ class HealthCheckKind:
 
     async def plan(self, view: StepView) -> Plan:
         params: health.HealthCheck = view.params
+        for check in params.checks:
+            if isinstance(check, health.Command):
+                _resolve(check, view)
         return Plan(
             tuple(Change(action="check", target=_name(check), detail=_describe(check)) for check in params.checks)
         )
 
     async def apply(self, context: StepContext) -> Outcome:
         params: health.HealthCheck = context.params
+        for check in params.checks:
+            if isinstance(check, health.Command):
+                _resolve(check, context)  # a check that is wrong is no check that failed
         ended = 0
 
         def one_more() -> None:
@@ -110,6 +120,8 @@ class _Run:
 
     async def _try(self, timeout_s: float) -> Seen:
         try:
+            if isinstance(self._check, health.Command):
+                return await _command(self._check, self._context, timeout_s)  # ends its own tree in time
             async with asyncio.timeout(timeout_s):
                 return await self._look()
         except TimeoutError:
@@ -165,6 +177,31 @@ async def _unit(check: health.Unit, host: Host) -> Seen:
         return Seen(True, f"{state.active} ({state.sub})")
     known = "" if state.load == "loaded" else f", {state.load}"
     return Seen(False, f"{state.active} ({state.sub}{known}), expected {check.active_state}")
+
+
+def _resolve(check: health.Command, view: StepView) -> tuple[CommandProfile, tuple[str, ...]]:
+    """Raises `catalog_mismatch`, or what `build_argv` finds wrong with an argument."""
+    profile = view.command
+    if profile is None or profile.id != check.profile or profile.secret_files or profile.secret_env:
+        raise error("catalog_mismatch", f"command profile {check.profile!r} is not the one of this step's checks")
+    return profile, build_argv(profile, check.args)
+
+
+async def _command(check: health.Command, context: StepContext, timeout_s: float) -> Seen:
+    """Without a record: a check that was cut off is made anew."""
+    profile, argv = _resolve(check, context)
+    seconds = min(float(profile.timeout_seconds), timeout_s)
+    finished = await context.host.execute.run(
+        command_of(profile, argv, {}, None),
+        deadline=Deadline.after(seconds, context.host.clock),
+        cancelled=context.cancelled,
+    )
+    wrong = undeclared(argv[0], finished) or failure(argv[0], profile, finished.status, finished.signal)
+    if wrong is not None:
+        return Seen(False, wrong.message)
+    if check.stdout_contains not in finished.stdout:
+        return Seen(False, f"{argv[0]} ended with {finished.status}, but its output lacks the expected text")
+    return Seen(True, f"{argv[0]} ended with {finished.status}")
 
 
 def _listening(check: health.Listening, host: Host) -> Seen:
@@ -249,6 +286,8 @@ def _subject(check: health.Check) -> str:
             return check.unit
         case health.Process():
             return check.executable
+        case health.Command():
+            return check.profile
         case _:
             return check.path
 

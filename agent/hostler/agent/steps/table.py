@@ -14,6 +14,9 @@ MODULES: dict[str, str] = {
     "health.check": "hostler.agent.steps.health_check",
     "cluster.join": "hostler.agent.steps.cluster_join",
     "cluster.verify": "hostler.agent.steps.cluster_verify",
+    "package.install": "hostler.agent.steps.package_install",
+    "python.env.create": "hostler.agent.steps.python_env_create",
+    "service.control": "hostler.agent.steps.service_control",
 }
 
 

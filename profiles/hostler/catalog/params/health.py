@@ -1,6 +1,6 @@
 """Parameters of `health.check`: a list of typed checks, all of which must pass (SK-12)."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -61,7 +61,20 @@ class Disk(_Check, frozen=True, kw_only=True, tag="disk"):
     min_free_percent: float = 0
 
 
-Check = Http | Tcp | Listening | Unit | Process | File | Mount | Disk
+class Command(_Check, frozen=True, kw_only=True, tag="command"):
+    """A command profile of the signed catalog ends as it should; one profile for all such checks of a step.
+
+    Attributes:
+        args: values of its placeholders, each checked against the profile's `arg_schema`. Secrets are not given.
+        stdout_contains: what its standard output must hold, where the profile captures it.
+    """
+
+    profile: str
+    args: dict[str, Any] = {}
+    stdout_contains: str = ""
+
+
+Check = Http | Tcp | Listening | Unit | Process | File | Mount | Disk | Command
 
 
 class HealthCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
