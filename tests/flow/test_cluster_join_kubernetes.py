@@ -7,23 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
 
 from hostler.agent.clusters import kube_trust
 from hostler.agent.host.host import Host
-from hostler.agent.secrets.secret import Secret
-from hostler.agent.secrets.table import SecretTable, StepSecrets
 from hostler.agent.steps import cluster_join, cluster_verify
 from hostler.agent.steps.contract import Outcome, StepContext, Truth
-from hostler.base.clock import Deadline, SystemClock
 from hostler.base.errors import HostlerError
-from hostler.base.strict import convert
 from hostler.catalog.credentials import KubernetesJoin
-from hostler.catalog.params.cluster import Join, Verify
+from support.joining import joining, verifying
 from support.kube_api import TOKEN, Authority, KubeApi, kube_api
-from support.steps import Told, context_of
+from support.steps import Told
 
 FILES = {
     "ca": "/etc/kubernetes/pki/ca.crt",
@@ -51,15 +46,7 @@ def params(api: KubeApi, **more: Any) -> dict[str, Any]:
 
 
 def step(root: Path, given: dict[str, Any], credential: KubernetesJoin | None, **more: Any) -> StepContext:
-    """A context with the credential behind a handle, as a minting step leaves it."""
-    clock, table = SystemClock(), SecretTable(Deadline.after(60, SystemClock()), SystemClock())
-    handle = ""
-    if credential is not None:
-        secret = Secret.take(bytearray(msgspec.json.encode(credential)))
-        handle = StepSecrets(table, "mint").put(secret, steps=frozenset({"step"}), lifetime_s=60, one_time=True)
-    made = convert(given | {"credential": handle}, Join)
-    host = Host(root=root, clock=clock)
-    return context_of(made, host, more.pop("told", Told()), secrets=table, **more)
+    return joining(Host(root=root), given, credential, **more)
 
 
 def token(api: KubeApi, **more: Any) -> KubernetesJoin:
@@ -82,7 +69,7 @@ async def failure(root: Path, api: KubeApi, **more: Any) -> HostlerError:
 
 def verify(root: Path, api: KubeApi, **more: Any) -> StepContext:
     given = params(api, **{"within_seconds": 0, "interval_seconds": 0.05, **more})
-    return context_of(convert(given, Verify), Host(root=root), Told())
+    return verifying(Host(root=root), given)
 
 
 async def condition(root: Path, api: KubeApi, **more: Any) -> str:
@@ -259,6 +246,21 @@ async def test_SK_13_the_cluster_s_refusals_come_out_with_its_reason(tmp_path: P
     denied = await failure(tmp_path, api)
     assert denied.code == "join_refused"
     assert "denied: not one of ours really" in denied.message
+
+
+async def test_SK_13_a_certificate_for_another_key_is_not_taken(tmp_path: Path, api: KubeApi) -> None:
+    api.other_key = True
+    err = await failure(tmp_path, api)
+    assert (err.code, "not for this node and key" in err.message) == ("join_refused", True)
+    assert not (tmp_path / FILES["kubeconfig"][1:]).exists()
+
+
+async def test_SK_13_a_key_that_others_may_read_is_no_joined_node(tmp_path: Path, api: KubeApi) -> None:
+    await join(tmp_path, api)
+    (tmp_path / FILES["kubeconfig"][1:]).chmod(0o644)
+    assert (await cluster_join.KIND.probe(step(tmp_path, params(api), None))).truth is Truth.NOT_DONE
+    await join(tmp_path, api)
+    assert (tmp_path / FILES["kubeconfig"][1:]).stat().st_mode & 0o777 == 0o600
 
 
 async def test_SK_13_a_join_without_a_credential_needs_its_files(tmp_path: Path, api: KubeApi) -> None:

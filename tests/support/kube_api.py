@@ -82,7 +82,8 @@ class Authority:
 class KubeApi:
     """Attributes:
     requests: CSR objects by name. nodes: node objects by name. asked: method, path and bearer of each request.
-    approve: whether a request is answered with a certificate; `deny` with a reason instead.
+    approve: whether a request is answered with a certificate; `deny` with a reason instead; `other_key` with one for
+        another key.
     """
 
     ca: Authority
@@ -90,6 +91,7 @@ class KubeApi:
     token: str = TOKEN
     approve: bool = True
     deny: str = ""
+    other_key: bool = False
     requests: dict[str, dict[str, Any]] = field(default_factory=dict)
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[tuple[str, str, str]] = field(default_factory=list)
@@ -139,7 +141,8 @@ class KubeApi:
         csr = x509.load_pem_x509_csr(base64.b64decode(spec["request"]))
         assert csr.is_signature_valid
         assert csr.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)[0].value == "system:nodes"
-        pem = self.ca.issue(csr.subject, csr.public_key(), ExtendedKeyUsageOID.CLIENT_AUTH)
+        key = ec.generate_private_key(ec.SECP256R1()).public_key() if self.other_key else csr.public_key()
+        pem = self.ca.issue(csr.subject, key, ExtendedKeyUsageOID.CLIENT_AUTH)
         return base64.b64encode(pem).decode()
 
     def cluster_info(self) -> dict[str, Any]:
