@@ -44,7 +44,7 @@ def test_each_kind_s_example_lints_as_part_of_a_definition(kind: str) -> None:
         "allowed_packages": ["numactl", "libnuma1"],
         "allowed_units": ["model-server.service", "munge.service", "slurmd.service"],
     }
-    assert [step["kind"] for step in steps] == [kind]
+    assert steps[0]["kind"] == kind  # others may follow, to show who uses what it makes
     shipped = load_profiles(ROOT / "profiles")
     source = Source(file=kind, value=value, lines={})
     profiles = Profiles(definitions=((definition_from(value), source),), commands=shipped.commands)

@@ -9,7 +9,6 @@ from collections.abc import Awaitable
 from typing import Any
 
 from hostler.agent.steps.contract import Change, MintedSecret, Outcome, Plan, Probe, StepContext, StepView, Truth
-from hostler.base.clock import Deadline
 from hostler.base.errors import HostlerError, error
 from hostler.catalog.credentials import intent_of
 from hostler.catalog.params.credential import Mint
@@ -83,19 +82,18 @@ async def _minted(context: StepContext, params: Mint) -> MintedSecret:
 
 async def _unless_cancelled(context: StepContext, doing: Awaitable[Any]) -> Any:
     """Raises `canceled` or `timeout`; what was under way is given up."""
-    work = asyncio.ensure_future(doing)
-    cancel = asyncio.ensure_future(context.cancelled.wait())
     try:
-        await asyncio.wait({work, cancel}, timeout=_left(context.deadline), return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            return work.result()
-        if cancel.done():
-            raise error("canceled", f"step {context.step_id} was cancelled")
-        raise error("timeout", f"step {context.step_id} got no credential in time")
-    finally:
-        for each in (work, cancel):
-            each.cancel()
+        async with asyncio.timeout(max(0.0, context.deadline.remaining())), asyncio.TaskGroup() as group:
+            watching = group.create_task(_cancelled(context))
+            made = await doing
+            watching.cancel()
+    except TimeoutError as err:
+        raise error("timeout", f"step {context.step_id} got no credential in time") from err
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
+    return made
 
 
-def _left(deadline: Deadline) -> float:
-    return max(0.0, deadline.remaining())
+async def _cancelled(context: StepContext) -> None:
+    await context.cancelled.wait()
+    raise error("canceled", f"step {context.step_id} was cancelled")
