@@ -64,7 +64,7 @@ REAPER = {
         "test_K6_every_generation_of_a_deep_tree_ends",
     ),
     "leftovers are looked for": (
-        'stuck = 0 if tree.reap() else tree.end(order["grace"])', "stuck = 0",
+        'stuck = [] if tree.reap() else tree.end(order["grace"])', "stuck = []",
         "test_K6_what_outlives_its_command_is_ended_and_counted",
     ),
     "SIGTERM comes first": (

@@ -107,9 +107,10 @@ async def core(
     await journal.save_catalog(made.manifest_envelope, made.documents)
     trust = keys.trust()
     progress: list[StepProgress] = []
+    host = Host(root=root, clock=clock, spool=folder / "spool")
     runner = Runner(
         journal=journal,
-        host=Host(root=root, clock=clock, spool=folder / "spool"),
+        host=host,
         signer=keys.node,
         node_id=builders.NODE,
         trust_domain=DOMAIN,
@@ -122,6 +123,7 @@ async def core(
     try:
         yield Core(keys, journal, runner, made, clock, root, trust, authority, progress)
     finally:
+        await host.close()
         await journal.close()
 
 

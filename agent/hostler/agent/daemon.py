@@ -43,6 +43,7 @@ from hostler.wire.node import Heartbeat, Hello, KeysetUpdate
 
 _log = get_logger("hostler.agent.daemon")
 _HOUSEKEEPING_S = 15.0
+DEGRADED = "degraded"  # something hangs in the kernel, where SIGKILL does not reach it (K5)
 CLOCK_SKEW, MOST_SKEW_MS = "clock_skew", 60_000  # a task is signed to be valid a minute early
 
 
@@ -156,15 +157,15 @@ class Daemon:
 
     async def _housekeeping(self) -> None:
         interval = systemd.watchdog_interval_s() or _HOUSEKEEPING_S
-        before = self.journal.storage
+        before = self.journal.storage, self._drift()
         while True:
             self._write_status()
             systemd.notify("WATCHDOG=1")
             await asyncio.sleep(min(interval, _HOUSEKEEPING_S))
             if self.journal.storage != "ok":
                 await self.journal.check()
-            if self.journal.storage != before:
-                before = self.journal.storage
+            if (self.journal.storage, self._drift()) != before:
+                before = self.journal.storage, self._drift()
                 self.outgoing.beat_now()
 
     def _write_status(self) -> None:
@@ -179,6 +180,7 @@ class Daemon:
             "drift": self._drift(),
             "storage": self.journal.storage,
             "running_tasks": self.pipeline.running,
+            "hung": self.host.hung,
             "outbox_rows": self.journal.outbox_rows,
             "catalog_version": self.trusted.catalog_version,
             "keyset_version": self.trusted.store.keyset.version,
@@ -219,7 +221,9 @@ class Daemon:
         """What is not as it should be, and no task can mend."""
         if self.renewal.drift:
             return self.renewal.drift
-        return CLOCK_SKEW if abs(self.session.clock_skew_ms) > MOST_SKEW_MS else ""
+        if abs(self.session.clock_skew_ms) > MOST_SKEW_MS:
+            return CLOCK_SKEW
+        return DEGRADED if self.host.hung else ""
 
     def _view(self) -> AdmissionView:
         return AdmissionView(

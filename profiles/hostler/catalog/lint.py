@@ -174,6 +174,8 @@ _FILLERS: tuple[Any, ...] = (
     [],
     "a",
     [{"type": "tcp", "host": "a", "port": 1}],
+    [{"name": "aa"}],
+    "a.service",
 )
 
 

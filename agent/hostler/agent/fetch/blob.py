@@ -22,8 +22,8 @@ from hostler.agent.fetch.ranges import Accept, Answer, Held, StartOver, judge
 from hostler.agent.fetch.redirects import Redirects
 from hostler.agent.fetch.stream import Gauge, Grown, Limits, Stream
 from hostler.agent.fetch.watch import Watch
-from hostler.agent.fetch.worker import start
 from hostler.agent.host.fetch_settings import FetchSettings
+from hostler.agent.host.threads import start
 from hostler.base.clock import Clock, Deadline
 from hostler.base.digest import same_digest
 from hostler.base.errors import HostlerError, error

@@ -15,6 +15,7 @@ from pathlib import Path
 from hostler.agent.host.confine import UNDECLARED, Walls
 from hostler.agent.host.helpers import Answer, Helper, HelperGone, Pool
 from hostler.agent.host.output import Capture, OnLine
+from hostler.agent.host.processes import hangs
 from hostler.agent.host.reaper import KILL_LIMIT_S, MOST_SECRETS
 from hostler.agent.host.records import RunRecord, RunState, Spool
 from hostler.agent.host.users import User, Users
@@ -89,6 +90,8 @@ class Execute:
         self._pool = Pool(parallel, str(spool))
         self._users = Users()
         self._ids = itertools.count(1)
+        self._stuck: set[int] = set()
+        self._given_up: set[Helper] = set()
         self._ready = False
         self._preparing = asyncio.Lock()
 
@@ -119,6 +122,13 @@ class Execute:
             return await self._run_in(helper, command, user, deadline, cancelled, on_line)
         finally:
             self._pool.put(helper)
+
+    @property
+    def hung(self) -> int:
+        """Runs that are over for us and whose processes SIGKILL did not end: they hang in the kernel (K5)."""
+        self._stuck = {pid for pid in self._stuck if hangs(pid)}
+        self._given_up = {helper for helper in self._given_up if not helper.ended.done() and hangs(helper.pid)}
+        return len(self._stuck) + len(self._given_up)
 
     async def recall(self, task_id: str, step_index: int) -> RunRecord:
         """What became of a run before the agent's last restart; waits while it is still being ended."""
@@ -182,6 +192,7 @@ class Execute:
             await self._pool.end_orphans(helper)
             raise error("interrupted_apply", f"the helper that ran {command.argv[0]} was killed") from err
         except BaseException:
+            self._given_up.add(helper)
             helper.release()
             raise
         finally:
@@ -190,6 +201,7 @@ class Execute:
             if command.secret_env:
                 await helper.leave()
         if result.get("stuck"):
+            self._stuck.update(result["stuck"])
             helper.release()
         kept = {name: capture.kept for name, capture in captures.items()}
         return _finished(command, result, cgroup=helper.group is not None, **kept)

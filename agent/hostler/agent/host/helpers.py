@@ -20,6 +20,7 @@ from hostler.agent.host.reaper import MESSAGE_BYTES, children, inherit_orphans
 from hostler.base.errors import error
 
 IDLE_S = 60.0
+CLOSE_LIMIT_S = 20.0  # longer than a helper takes to end a tree that ends at all
 STALE_S = 20.0  # longer than a helper takes to end a tree when its agent has gone
 _ORPHAN_ROUNDS = 2000  # ten seconds
 _COMMAND = (sys.executable, "-I", "-X", "utf8", "-m", "hostler.agent.host.reaper")
@@ -91,9 +92,9 @@ class Helper:
             self._link.close()
 
     async def leave(self) -> None:
-        """Lets the helper go and waits until its memory is gone with it."""
+        """Lets the helper go and waits until its memory is gone with it; one that hangs is not waited for."""
         self.release()
-        await asyncio.shield(self.ended)
+        await asyncio.wait({self.ended}, timeout=CLOSE_LIMIT_S)
 
     def kill(self) -> None:
         """For a helper that does not answer any more."""
@@ -206,8 +207,8 @@ class Pool:
         going = tuple(self._all)
         for helper in going:
             helper.release()
-        for helper in going:
-            await helper.ended
+        if going:
+            await asyncio.wait({helper.ended for helper in going}, timeout=CLOSE_LIMIT_S)
         self._groups.clear()
 
     def _drop_idle(self) -> None:

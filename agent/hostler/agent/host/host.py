@@ -11,6 +11,7 @@ from hostler.agent.host.fetch_settings import FetchSettings
 from hostler.base.clock import Clock, SystemClock
 
 if TYPE_CHECKING:  # a door loads on first use: an idle agent carries none of them
+    from hostler.agent.host.blocking import Blocking
     from hostler.agent.host.disks import Disks
     from hostler.agent.host.execute import Execute
     from hostler.agent.host.files import Files
@@ -57,6 +58,18 @@ class Host:
         """Where a path that a task names really lies. Touches nothing and promises nothing about
         symbolic links: read and write through `files`."""
         return self.root / named.lstrip("/")
+
+    @property
+    def hung(self) -> int:
+        """Commands that SIGKILL did not end and threads that did not come back (K5)."""
+        commands = self.execute.hung if "execute" in self.__dict__ else 0
+        return commands + (self.blocking.hanging if "blocking" in self.__dict__ else 0)
+
+    @cached_property
+    def blocking(self) -> "Blocking":
+        from hostler.agent.host.blocking import Blocking
+
+        return Blocking()
 
     @cached_property
     def files(self) -> "Files":

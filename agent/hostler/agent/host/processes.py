@@ -51,3 +51,21 @@ def _file_name(process: Path) -> str:
     except OSError:
         return ""
     return target.removesuffix(" (deleted)").rpartition("/")[2]
+
+
+def hangs(pid: int) -> bool:
+    """Whether a process of this machine, or a direct child of it, waits in the kernel where no signal reaches it."""
+    waits = False
+    for thread in _entries(Path(f"/proc/{pid}/task")):
+        with suppress(OSError):
+            waits = waits or _state(thread / "stat") == "D"
+            waits = waits or any(_state(Path(f"/proc/{child}/stat")) == "D" for child in _children(thread))
+    return waits
+
+
+def _children(thread: Path) -> list[str]:
+    return (thread / "children").read_text().split()
+
+
+def _state(stat: Path) -> str:
+    return stat.read_text().rpartition(")")[2].split()[0]

@@ -8,7 +8,8 @@ system calls its commands may use beyond the usual. Only the standard library ma
                         "sha256", "capture", "secret_fds", "secret_env", "walls"}, with the write ends of the
                         captured pipes, then the descriptors of the secrets
     agent  -> helper   {"cancel": id}
-    helper -> agent    {"id", "status", "signal", "reason", "leftovers", "stuck", "landlock", "undeclared"}
+    helper -> agent    {"id", "status", "signal", "reason", "leftovers", "stuck": process ids, "landlock",
+                        "undeclared"}
                        {"id", "refused": errno, "message"} | {"id", "changed": digest} | {"id", "unconfined": reason}
 
 The helper is a subreaper and has one command at a time. So whatever is left below it belongs to that
@@ -40,7 +41,7 @@ MESSAGE_BYTES = 256 * 1024
 MOST_SECRETS = 8  # of one command
 SECRET_BYTES = 64 * 1024
 FIRST_SECRET_FD = 3  # in the child; `/proc/self/fd/N` in its arguments counts from there
-KILL_LIMIT_S = 10.0  # after this a process that ignores SIGKILL hangs in the kernel (K5)
+KILL_LIMIT_S = 5.0  # after this a process that ignores SIGKILL hangs in the kernel (K5)
 
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 4, 36, 47, 4
 _ABOVE = 64  # where descriptors stand that must survive the child's own 0, 1, 2, 3, ...
@@ -108,8 +109,8 @@ class Tree:
             if pid == self.main:
                 self.main_status = os.waitstatus_to_exitcode(status)
 
-    def end(self, grace_s: float) -> int:
-        """SIGTERM, then SIGKILL until nothing is left. Returns how many would not die."""
+    def end(self, grace_s: float) -> list[int]:
+        """SIGTERM, then SIGKILL until nothing is left. Returns those that would not die."""
         told: set[int] = set()
         if self.main_status is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -117,10 +118,10 @@ class Tree:
             told.add(self.main)
             self._signalled.add(self.main)
         if self._until(time.monotonic() + grace_s, signal.SIGTERM, told):
-            return 0
+            return []
         if self._until(time.monotonic() + KILL_LIMIT_S, signal.SIGKILL, set()):
-            return 0
-        return len(children())
+            return []
+        return children()
 
     def _until(self, deadline: float, number: signal.Signals, told: set[int]) -> bool:
         pause = 0.0005
@@ -304,7 +305,7 @@ class Helper:
         if not reason:
             tree.reap()
             record.end("exited", **_ending(tree.main_status))
-        stuck = 0 if tree.reap() else tree.end(order["grace"])
+        stuck = [] if tree.reap() else tree.end(order["grace"])
         if reason:
             record.end("killed", reason=reason, **_ending(tree.main_status))
         return {"reason": reason, "leftovers": tree.leftovers, "stuck": stuck, **_ending(tree.main_status)}

@@ -10,8 +10,8 @@ from hostler.agent.fetch.connection import target_of
 from hostler.agent.fetch.present import look, set_mode
 from hostler.agent.fetch.stream import Gauge
 from hostler.agent.fetch.watch import Watch
-from hostler.agent.fetch.worker import start
 from hostler.agent.host.files import FileInfo
+from hostler.agent.host.threads import start
 from hostler.agent.steps.contract import (
     Change,
     FileState,

@@ -54,8 +54,9 @@ class VerifyKind:
 
     async def apply(self, context: StepContext) -> Outcome:
         params: Verify = context.params
-        signer = await asyncio.to_thread(_signer, context) if _wants_signature(context) else ""
-        found = await asyncio.to_thread(_hash, context, asyncio.get_running_loop())
+        signer = await context.host.blocking.run(lambda: _signer(context)) if _wants_signature(context) else ""
+        loop = asyncio.get_running_loop()
+        found = await context.host.blocking.run(lambda: _hash(context, loop))
         if params.size_bytes and found.size_bytes != params.size_bytes:
             raise error("size_mismatch", f"{params.path} has {found.size_bytes} bytes, expected {params.size_bytes}")
         if not same_digest(found.sha256, params.sha256):

@@ -1,6 +1,5 @@
 """`file.render`: a file from a signed template, atomically, inside the allowed prefixes (SK-07)."""
 
-import asyncio
 import difflib
 from dataclasses import dataclass
 
@@ -46,16 +45,16 @@ class RenderKind:
     name = "file.render"
 
     async def plan(self, view: StepView) -> Plan:
-        return Plan((await asyncio.to_thread(_change, view),))
+        return Plan((await view.host.blocking.run(lambda: _change(view)),))
 
     async def apply(self, context: StepContext) -> Outcome:
         if context.cancelled.is_set():
             raise error("canceled", f"{context.params.path} was not written")
-        return await asyncio.to_thread(_apply, context)
+        return await context.host.blocking.run(lambda: _apply(context))
 
     async def probe(self, view: StepView) -> Probe:
         """The file tells: a write that was cut off left the old one."""
-        wanted, found = await asyncio.to_thread(_compare, view)
+        wanted, found = await view.host.blocking.run(lambda: _compare(view))
         if not wanted.stands(found):
             return Probe(truth=Truth.NOT_DONE)
         return Probe(truth=Truth.DONE, outcome=_outcome(None, found, changed=True))

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from hostler.agent.fetch.worker import start
 from hostler.agent.host.host import Host
 from hostler.agent.steps.contract import Change, Outcome, Plan, Probe, StepContext, StepView, Truth
 from hostler.agent.steps.profile_run import command_of, failure, undeclared
@@ -101,7 +100,6 @@ class _Run:
         self._clock = context.host.clock
         self._seen = Seen(False, "not looked at")
         self._duration_s = 0.0
-        self._hanging: asyncio.Future[Seen] | None = None
 
     async def until_green(self) -> None:
         params, deadline = self._params, self._context.deadline
@@ -114,8 +112,6 @@ class _Run:
             if self._seen.ok or left <= 0:
                 break
             await asyncio.sleep(min(params.interval_seconds, left))
-        if self._hanging is not None:
-            self._hanging.add_done_callback(lambda future: future.exception())
         self._ended()
 
     async def _try(self, timeout_s: float) -> Seen:
@@ -136,12 +132,9 @@ class _Run:
         waits = _WAITS.get(type(check))
         if waits is not None:
             return await waits(check, host)
-        if self._hanging is None:  # a dead file system holds one thread of a check, not one for each try
-            blocks = _BLOCKS[type(check)]
-            self._hanging = start(lambda: blocks(check, host), "health-check")
-        await asyncio.wait({self._hanging})
-        ended, self._hanging = self._hanging, None
-        return ended.result()
+        blocks = _BLOCKS[type(check)]
+        # a dead file system holds one thread of a check, not one for each try, in this step or the next
+        return await host.blocking.run(lambda: blocks(check, host), key=repr(check))
 
     def result(self) -> dict[str, Any]:
         return {

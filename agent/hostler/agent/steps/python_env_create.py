@@ -6,7 +6,6 @@
 The digest stands for the lock, the interpreter and the flavour: the same lock twice is the same environment.
 """
 
-import asyncio
 import platform
 from dataclasses import dataclass
 
@@ -42,9 +41,9 @@ class EnvCreateKind:
 
     async def plan(self, view: StepView) -> Plan:
         params: EnvCreate = view.params
-        wanted = await asyncio.to_thread(_wanted, view)
-        current = await asyncio.to_thread(view.host.trees.target, f"{params.path}/{CURRENT}")
-        if current == wanted.name and await asyncio.to_thread(_is_whole, view, wanted.name):
+        wanted = await view.host.blocking.run(lambda: _wanted(view))
+        current = await _current(view)
+        if current == wanted.name and await view.host.blocking.run(lambda: _is_whole(view, wanted.name)):
             return Plan((Change(action="keep", target=params.path, detail=f"environment {wanted.digest}"),))
         detail = f"{len(wanted.lines)} packages for {params.python}, environment {wanted.digest}"
         fetches = tuple(Change(action="fetch", target=index, detail="packages of the lock") for index in params.indexes)
@@ -55,26 +54,33 @@ class EnvCreateKind:
         params: EnvCreate = context.params
         if context.cancelled.is_set():
             raise error("canceled", f"{params.path} was left as it is")
-        wanted = await asyncio.to_thread(_wanted, context)
+        wanted = await context.host.blocking.run(lambda: _wanted(context))
         with context.host.trees.held(params.path):
-            await asyncio.to_thread(_clear_half_built, context)
-            changed = await asyncio.to_thread(context.host.trees.target, f"{params.path}/{CURRENT}") != wanted.name
-            if not await asyncio.to_thread(_is_whole, context, wanted.name):
+            for name in await context.host.blocking.run(lambda: _clear_half_built(context)):
+                context.log("agent", f"a half-built environment {name} is removed")
+            changed = await _current(context) != wanted.name
+            if not await context.host.blocking.run(lambda: _is_whole(context, wanted.name)):
                 await _build(context, wanted)
                 changed = True
             if changed:
-                await asyncio.to_thread(_switch, context, wanted)
+                await context.host.blocking.run(lambda: _switch(context, wanted))
         return _outcome(params, wanted, changed=changed)
 
     async def probe(self, view: StepView) -> Probe:
-        wanted = await asyncio.to_thread(_wanted, view)
-        current = await asyncio.to_thread(view.host.trees.target, f"{view.params.path}/{CURRENT}")
-        if current != wanted.name or not await asyncio.to_thread(_is_whole, view, wanted.name):
+        wanted = await view.host.blocking.run(lambda: _wanted(view))
+        current = await _current(view)
+        if current != wanted.name or not await view.host.blocking.run(lambda: _is_whole(view, wanted.name)):
             return Probe(truth=Truth.NOT_DONE)
         return Probe(truth=Truth.DONE, outcome=_outcome(view.params, wanted, changed=True))
 
 
 KIND = EnvCreateKind()
+
+
+async def _current(view: StepView) -> str:
+    """The folder in use; "" for none."""
+    link = f"{view.params.path}/{CURRENT}"
+    return await view.host.blocking.run(lambda: view.host.trees.target(link))
 
 
 def _wanted(view: StepView) -> _Wanted:
@@ -105,13 +111,14 @@ def _is_whole(view: StepView, name: str) -> bool:
         return False
 
 
-def _clear_half_built(context: StepContext) -> None:
-    """What a crash left."""
-    path = context.params.path
-    for name in context.host.trees.names(path):
-        if name != CURRENT and len(name) == 16 and not _is_whole(context, name):
-            context.log("agent", f"a half-built environment {name} is removed")
-            context.host.trees.remove(f"{path}/{name}")
+def _clear_half_built(context: StepContext) -> list[str]:
+    """Removes what a crash left; the names."""
+    path, trees = context.params.path, context.host.trees
+    found = [name for name in trees.names(path) if name != CURRENT and len(name) == 16]
+    half_built = [name for name in found if not _is_whole(context, name)]
+    for name in half_built:
+        trees.remove(f"{path}/{name}")
+    return half_built
 
 
 async def _build(context: StepContext, wanted: _Wanted) -> None:
@@ -119,16 +126,16 @@ async def _build(context: StepContext, wanted: _Wanted) -> None:
     params, host = context.params, context.host
     home = f"{params.path}/{wanted.name}"
     try:
-        await asyncio.to_thread(_prepare, context, home, wanted)
+        await context.host.blocking.run(lambda: _prepare(context, home, wanted))
         making = Making(host.trees.real(home), host.trees.real(f"{home}/{LOCK}"), context.deadline, context.cancelled)
         context.confined({"no_new_privileges": True, "seccomp": True, "writes": [home], "network": True})
         if wanted.conda:
             await host.pythons.make_conda(making, wanted.conda)
         else:
             await host.pythons.make_venv(making, params.python, params.indexes)
-        await asyncio.to_thread(_finish, context, home, wanted)
+        await context.host.blocking.run(lambda: _finish(context, home, wanted))
     except BaseException:
-        await asyncio.to_thread(host.trees.remove, home)
+        await host.blocking.run(lambda: host.trees.remove(home))
         raise
 
 
