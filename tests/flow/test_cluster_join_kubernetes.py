@@ -1,5 +1,5 @@
-"""SK-13, SK-14, PF-01: a node joins Kubernetes by CSR over pinned TLS. The API server here is a stand-in; see
-tests/real/test_cluster_kubernetes.py for the real one."""
+"""SK-13, SK-14, PF-01: a node joins Kubernetes by CSR over pinned TLS. The API server here is a stand-in:
+no real one can be had from the registries in a test's time."""
 
 import asyncio
 import json
