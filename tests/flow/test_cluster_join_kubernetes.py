@@ -250,7 +250,7 @@ async def test_SK_13_the_cluster_s_refusals_come_out_with_its_reason(tmp_path: P
 
 async def test_SK_13_a_certificate_for_another_key_is_not_taken(tmp_path: Path, api: KubeApi) -> None:
     api.other_key = True
-    err = await failure(tmp_path, api)
+    err = await failure(tmp_path, api, deadline_s=5)
     assert (err.code, "not for this node and key" in err.message) == ("join_refused", True)
     assert not (tmp_path / FILES["kubeconfig"][1:]).exists()
 
