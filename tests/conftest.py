@@ -47,6 +47,12 @@ def need_root() -> None:
     pytest.skip("this test needs root")
 
 
+def need_slow(why: str, *, there: bool = False) -> None:
+    """Skips the calling test unless $HOSTLER_SLOW is set, or what makes it slow is `there` already."""
+    if not there and not os.environ.get("HOSTLER_SLOW"):
+        pytest.skip(f"{why}; run it with HOSTLER_SLOW=1")
+
+
 def packages() -> list[str]:
     lines = (line.split("#")[0].strip() for line in PACKAGES.read_text().splitlines())
     return [line for line in lines if line]

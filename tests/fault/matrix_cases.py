@@ -60,6 +60,7 @@ class Place:
     index: str
     units: set[str]  # that run, and how often one was started
     started: Counter[tuple[str, str]]
+    head: str  # URL of a cluster's API
 
     @property
     def unit(self) -> str:
@@ -125,7 +126,30 @@ ALIKE = ("gpu.driver.validate", "gpu.fabric.verify", "gpu.container_runtime.chec
 WHEEL = Wheel("hstone", "1.0")
 UNITS = [f"{how}-{at.replace('_', '-')}-service.control.service" for how in ("killed", "error") for at in BOUNDARIES]
 
+RAY = {
+    "backend": "ray",
+    "head": "127.0.0.1:6379",
+    "dashboard": "${inputs.head}",
+    "node_ip": "127.0.0.9",
+    "auth": "none",
+    "owner": "nobody",
+}
+RAY_FILES = {"environment": "${inputs.path}", "token": "/srv/ray.token"}
+
 CASES: dict[str, Case] = {
+    "cluster.join": Case(
+        params={"cluster": RAY, "node": "n1", "files": RAY_FILES},
+        inputs=lambda place: {"path": f"/srv/{place.name}", "head": place.head},
+        effect=lambda place: "--address=127.0.0.1:6379" in place.file().read_text(),
+        input_names=("path", "head"),
+        more={"destructive": True},
+    ),
+    "cluster.verify": Case(
+        params={"cluster": RAY, "node": "n1", "files": RAY_FILES, "within_seconds": 10},
+        inputs=lambda place: {"path": f"/srv/{place.name}", "head": place.head},
+        effect=lambda place: True,
+        input_names=("path", "head"),
+    ),
     "artifact.pull_blob": Case(
         params={"url": "${inputs.url}", "sha256": sha256(BLOB).hexdigest(), "path": "${inputs.path}"},
         inputs=lambda place: {"path": f"/srv/{place.name}", "url": place.url},

@@ -30,6 +30,7 @@ from support.fake_systemd import FakeSystemd
 from support.gpu_tools import vendor_tools
 from support.hardware import plant
 from support.house import TERMINAL_EVENTS, House, open_house
+from support.kube_api import serving
 from support.wheels import offer
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.xdist_group("house-k1")]
@@ -38,6 +39,7 @@ MATRIX = [(b, k) for k in KINDS for b in BOUNDARIES if k not in ALIKE or b == "a
 # where the effect is there before the agent died: probe finds it, nothing is run again
 FOUND_DONE = {"after_effect"}
 RERUN_IS_HARMLESS = {
+    "cluster.verify",
     "credential.mint",
     "artifact.verify",
     "health.check",
@@ -87,6 +89,15 @@ def systemd(house: House) -> Iterator[FakeSystemd]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def head() -> Iterator[str]:
+    """A stand-in for the API of a Ray cluster's head, where every node is alive."""
+    node = {"node_ip": "127.0.0.9", "state": "ALIVE", "is_head_node": False}
+    answer = {"data": {"result": {"result": [node]}}}
+    with serving(lambda *asked: (200, answer)) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
 @pytest.fixture
 def place(request: pytest.FixtureRequest, house: House, source: BlobServer, boundary: str, kind: str) -> Place:
     """Set up for one run; a package archive and a systemd only where the kind has to do with them."""
@@ -101,6 +112,7 @@ def place(request: pytest.FixtureRequest, house: House, source: BlobServer, boun
         house.home / "a" / "root", house.home / "open", f"{how}-{boundary}-{kind}", source.url("/blob"),
         f"localhost:{source.port}/matrix/bundle@{BUNDLE_DIGEST}", repository, index,
         fake.active if fake else set(), fake.told if fake else Counter(),
+        request.getfixturevalue("head") if kind.startswith("cluster.") else "",
     )  # fmt: skip
     case.before(made)
     return made

@@ -86,19 +86,69 @@ def _with_proxy() -> dict[str, str]:
 @contextmanager
 def machine(directory: Path, name: str, files: Mapping[str, str]) -> Iterator[Machine]:
     """Boots one with `files` laid over the tree; gone without a trace afterwards."""
-    root, upper, work = (directory / part for part in ("root", "upper", "work"))
-    for made in (root, upper, work):
-        made.mkdir(parents=True)
-    for path, content in ({"/etc/hostname": name + "\n"} | dict(files)).items():
+    _lay_over(directory / "upper", {"/etc/hostname": name + "\n"} | dict(files))
+    with _overlay(directory, base_tree()) as root, _running(directory, root, name, "--private-network") as found:
+        yield found
+
+
+HERE_TARGET = """[Unit]
+Requires=sysinit.target dbus.socket
+After=sysinit.target dbus.socket
+AllowIsolate=yes
+"""
+
+
+@contextmanager
+def machine_of_this(
+    directory: Path, name: str, files: Mapping[str, str], binds: Mapping[Path, str] | None = None
+) -> Iterator[Machine]:
+    """Boots one whose tree is this machine's own, read-only under an overlay, and whose network is this one's.
+
+    For components that are installed here and speak over loopback. Nothing starts in it but systemd and D-Bus.
+    What is written goes to memory. `binds`: folders of this machine, read-only, by their place inside.
+    """
+    memory = directory / "memory"
+    memory.mkdir(parents=True)
+    # an upper folder within the lower tree would be refused
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0755", "tmpfs", str(memory)], check=True)
+    try:
+        target = "hostler-test.target"
+        over = {"/etc/hostname": name + "\n", f"/etc/systemd/system/{target}": HERE_TARGET} | dict(files)
+        _lay_over(memory / "upper", over)
+        options = [f"--bind-ro={source}:{place}" for source, place in (binds or {}).items()]
+        with _overlay(memory, Path("/")) as root, _running(memory, root, name, *options, unit=target) as found:
+            yield found
+    finally:
+        subprocess.run(["umount", str(memory)], check=True)
+
+
+def _lay_over(upper: Path, files: Mapping[str, str]) -> None:
+    for path, content in files.items():
         target = upper / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(content)
-    options = f"lowerdir={base_tree()},upperdir={upper},workdir={work}"
+
+
+@contextmanager
+def _overlay(directory: Path, lower: Path) -> Iterator[Path]:
+    root, upper, work = (directory / part for part in ("root", "upper", "work"))
+    for made in (root, upper, work):
+        made.mkdir(parents=True, exist_ok=True)
+    options = f"lowerdir={lower},upperdir={upper},workdir={work}"
     subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, str(root)], check=True)
+    try:
+        yield root
+    finally:
+        subprocess.run(["umount", str(root)], check=True)
+
+
+@contextmanager
+def _running(directory: Path, root: Path, name: str, *options: str, unit: str = "") -> Iterator[Machine]:
     process: subprocess.Popen[bytes] | None = None
     try:
-        command = ["systemd-nspawn", "-q", "-D", str(root), "-M", name, "--boot", "--private-network"]
+        command = ["systemd-nspawn", "-q", "-D", str(root), "-M", name, *options, "--boot"]
         command += ["--register=no", "--keep-unit", "--kill-signal=SIGRTMIN+3", "--console=pipe"]
+        command += [f"systemd.unit={unit}"] if unit else []
         with (directory / "console.log").open("wb") as console:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True
@@ -107,7 +157,6 @@ def machine(directory: Path, name: str, files: Mapping[str, str]) -> Iterator[Ma
     finally:
         if process is not None:
             _stop(process)
-        subprocess.run(["umount", str(root)], check=True)
 
 
 def _booted(process: "subprocess.Popen[bytes]", console: Path) -> Machine:

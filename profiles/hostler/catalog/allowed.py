@@ -10,7 +10,7 @@ from typing import Any
 from hostler.base.errors import error
 from hostler.catalog.definition import Definition
 
-PACKAGES, UNITS = "package.install", "service.control"
+PACKAGES, UNITS, JOIN = "package.install", "service.control", "cluster.join"
 _HINT = "the definition must name it in {}, and be signed so"
 
 
@@ -25,10 +25,17 @@ def check_allowed(kind: str, params: Any, definition: Definition) -> None:
             if name not in definition.allowed_packages:
                 message = f"{definition.ref} may not install {name}"
                 raise error("package_not_allowed", message, hint=_HINT.format("allowed_packages"))
-    unit = _get(params, "unit") if kind == UNITS else None
-    if isinstance(unit, str) and unit not in definition.allowed_units:
-        message = f"{definition.ref} may not control {unit}"
-        raise error("unit_not_allowed", message, hint=_HINT.format("allowed_units"))
+    for unit in _units(kind, params):
+        if isinstance(unit, str) and unit not in definition.allowed_units:
+            message = f"{definition.ref} may not control {unit}"
+            raise error("unit_not_allowed", message, hint=_HINT.format("allowed_units"))
+
+
+def _units(kind: str, params: Any) -> tuple[Any, ...]:
+    if kind == JOIN:
+        units = _get(params, "units")
+        return tuple(units) if isinstance(units, list | tuple) else ()
+    return (_get(params, "unit"),) if kind == UNITS else ()
 
 
 def named_packages(packages: Any) -> Iterator[str]:

@@ -4,11 +4,12 @@ A signed definition may write there only to files that it names one by one in `a
 looks at paths that stand in the definition, the node at whatever a path has become.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from hostler.base.errors import error
 
-WRITING_KINDS = frozenset({"file.render", "artifact.pull_blob", "artifact.pull_oci"})
+WRITING_KINDS = frozenset({"file.render", "artifact.pull_blob", "artifact.pull_oci", "cluster.join"})
 # Whole path components: the place itself and all below it.
 PLACES = tuple(
     """
@@ -33,7 +34,7 @@ PLACES = tuple(
     /etc/wpa_supplicant /etc/openvpn /etc/acpi /etc/apm /etc/pm /etc/update-motd.d /etc/logrotate.conf
     /etc/logrotate.d /etc/needrestart /etc/snmp /etc/rsyslog.conf /etc/rsyslog.d /etc/audit /etc/mail.rc
     /etc/aliases /etc/gdb /etc/emacs /etc/vim /etc/cloud /var/lib/cloud /etc/salt /etc/puppet /etc/chef
-    /etc/kubernetes/manifests /etc/kubernetes/static-pods /etc/kubelet.d /var/lib/kubelet /var/lib/rancher
+    /etc/kubernetes /etc/slurm /etc/slurm-llnl /etc/kubelet.d /var/lib/kubelet /var/lib/rancher
     /etc/rancher /etc/cni /opt/cni /etc/containerd /etc/docker /etc/containers /etc/crio /etc/cdi /run/cdi /var/run
     /etc/nvidia-container-runtime /etc/OpenCL /etc/vulkan /etc/hostler
     """.split()  # noqa: SIM905 - a list of words reads better
@@ -46,6 +47,12 @@ def auto_executed(path: str) -> bool:
     if len(parts) > 3 and parts[1] == "home" and parts[3].startswith("."):
         return True  # .bashrc, .ssh, .config/autostart, .local/share/systemd and whatever comes next
     return any(path == place or path.startswith(f"{place}/") for place in PLACES)
+
+
+def files_of(params: Any) -> tuple[Any, ...]:
+    """The paths of a step that writes several files, each of which is judged as a `path` is."""
+    files = params.get("files") if isinstance(params, Mapping) else getattr(params, "files", None)
+    return tuple(files.values()) if isinstance(files, Mapping) else ()
 
 
 def check_written(kind: str, path: object, named: Iterable[str]) -> None:

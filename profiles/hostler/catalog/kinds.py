@@ -5,6 +5,8 @@ from typing import NamedTuple
 import msgspec
 
 from hostler.catalog.params.artifact import PullBlob, PullOci, Verify
+from hostler.catalog.params.cluster import Join
+from hostler.catalog.params.cluster import Verify as VerifyCluster
 from hostler.catalog.params.command import ExecAllowlisted
 from hostler.catalog.params.credential import Mint
 from hostler.catalog.params.file import Render
@@ -82,6 +84,12 @@ KINDS: dict[str, Kind] = {
         "check that containers can be given the devices",
         ("resolved_profile", "devices", "names", "container_runtime"),
         abstract=True,
+    ),
+    "cluster.join": Kind(
+        Join, "join the node to a Kubernetes, Slurm or Ray cluster", ("cluster", "node", "condition"), destructive=True
+    ),
+    "cluster.verify": Kind(
+        VerifyCluster, "wait until the node's cluster calls it ready", ("cluster", "node", "condition")
     ),
     "package.install": Kind(
         Install,

@@ -10,19 +10,21 @@ from hostler.base.errors import HostlerError
 from hostler.base.strict import convert
 from hostler.catalog.approval import needs_approval
 from hostler.catalog.argv import all_placeholders, placeholders
-from hostler.catalog.auto_executed import PLACES, auto_executed, check_written
+from hostler.catalog.auto_executed import PLACES, auto_executed, check_written, files_of
 from hostler.catalog.binding import marked, reference
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.definition import Definition, StepTemplate
 from hostler.catalog.effects import findings as effects_of
 from hostler.catalog.inputs import check_schema
 from hostler.catalog.kinds import ABSTRACT, KINDS
+from hostler.catalog.lint_cluster import findings_of_cluster
 from hostler.catalog.lint_credentials import credential_of_step
 from hostler.catalog.lint_kinds import findings_of_step
 from hostler.catalog.lint_secrets import secrets_of_command, secrets_of_step
 from hostler.catalog.lint_tags import tags
 from hostler.catalog.load import Profiles, Source
 from hostler.catalog.loader_variables import changes_what_runs
+from hostler.catalog.params.cluster import stand_in
 from hostler.catalog.resolver import ResolverConfig, advice, check_config
 
 # Programs that run other programs or text: a profile around one of them would be a shell (EX-06).
@@ -123,16 +125,24 @@ def _step(
             yield _found(source, f"{at}/artifacts/{name}", "artifacts", f"{step.kind} has no output {name!r}")
         if not _MEDIA_TYPE.fullmatch(media_type):
             yield _found(source, f"{at}/artifacts/{name}", "artifacts", f"{media_type!r} is no media type")
-    for pointer, message, hint in credential_of_step(definition, index, step):
-        yield _found(source, f"{at}{pointer}", "credentials", message, hint)
     for pointer, rule, message, hint in findings_of_step(definition, step, commands):
         yield _found(source, f"{at}/params{pointer}", rule, message, hint)
-    path = step.params.get("path")
-    try:
-        check_written(step.kind, path, definition.auto_executed_paths)
-    except HostlerError as err:
-        hint = "write somewhere else, or name exactly this file in auto_executed_paths"
-        yield _found(source, f"{at}/params/path", "auto-executed", err.message, hint)
+    for pointer, message, hint in credential_of_step(definition, index, step):
+        yield _found(source, f"{at}{pointer}", "credentials", message, hint)
+    if step.kind.startswith("cluster."):
+        for pointer, rule, message, hint in findings_of_cluster(step, commands):
+            yield _found(source, f"{at}/params{pointer}", rule, message, hint)
+    yield from _written(definition, step, source, at)
+
+
+def _written(definition: Definition, step: StepTemplate, source: Source, at: str) -> Iterator[Finding]:
+    hint = "write somewhere else, or name exactly this file in auto_executed_paths"
+    for path in (step.params.get("path"), *files_of(step.params)):
+        try:
+            check_written(step.kind, path, definition.auto_executed_paths)
+        except HostlerError as err:
+            at_path = "path" if path is step.params.get("path") else "files"
+            yield _found(source, f"{at}/params/{at_path}", "auto-executed", err.message, hint)
 
 
 def _bindings(definition: Definition, index: int, step: StepTemplate, source: Source) -> Iterator[Finding]:
@@ -164,6 +174,8 @@ def _params(step: StepTemplate, source: Source, at: str) -> Iterator[Finding]:
     if missing:
         return
     fillers = {name: _any_valid(known[name].type) for name in bound if name in known and known[name].required}
+    if step.kind.startswith("cluster."):
+        fillers |= {name: value for name, value in stand_in(step.params).items() if name in bound}
     try:
         convert(plain | fillers, KINDS[step.kind].params, code="invalid_definition", what=f"step {step.id}")
     except HostlerError as err:

@@ -5,13 +5,16 @@ from typing import Any
 from hostler.catalog.definition import StepTemplate
 
 EXEC, HEALTH = "command.exec_allowlisted", "health.check"
-RUNS_PROFILES = (EXEC, HEALTH)
+CLUSTER = ("cluster.join", "cluster.verify")  # a backend may have to be asked by a command
+RUNS_PROFILES = (EXEC, HEALTH, *CLUSTER)
 
 
 def profiles_of(step: StepTemplate) -> tuple[str, ...]:
     """Each once, in the order they are named. A signed task carries at most one for each step."""
     if step.kind == EXEC:
         return _names([step.params.get("profile")])
+    if step.kind in CLUSTER:
+        return _names([step.params.get("profile") or None])
     if step.kind != HEALTH:
         return ()
     checks = step.params.get("checks")

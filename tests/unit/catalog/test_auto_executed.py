@@ -34,7 +34,7 @@ RUN_BY_THEMSELVES = """
 """.split()  # noqa: SIM905
 HARMLESS = """
     /srv/models/model.bin /opt/app/config.toml /etc/app.conf /etc/app/cron.d/x /var/lib/app/systemd/x.service
-    /etc/cron.dx /etc/profile.dx/y /etc/kubernetes/manifestsx/y /srv/etc/cron.d/x /home/a/model.bin /etc/systemdx
+    /etc/cron.dx /etc/profile.dx/y /etc/kubernetesx/y /srv/etc/cron.d/x /home/a/model.bin /etc/systemdx
     /home/.config /usrx/bin /etc/hostler.d/x /etc/Cron.d/x
 """.split()  # noqa: SIM905
 

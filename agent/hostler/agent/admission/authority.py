@@ -6,6 +6,7 @@ import msgspec
 
 from hostler.base.errors import error
 from hostler.catalog.allowed import named_packages
+from hostler.catalog.auto_executed import files_of
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.policy import covers
 from hostler.catalog.sources import SOURCES, source_url
@@ -76,6 +77,8 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         self.check_kind(kind, command)
         for name in CHECKED_PARAMS:
             self.check_value(name, getattr(params, name, None))
+        for path in files_of(params):
+            self.check_value("path", path)
 
     def permitted_packages(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of a definition's `allowed_packages` that this node, too, lets in."""
@@ -86,6 +89,8 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         if name == "packages":
             for package in named_packages([item]):
                 self._check_name("package", package, self.allow_packages, self.deny_packages)
+        elif name == "units":
+            self._check_name("unit", str(item), self.allow_units, self.deny_units)
         else:
             url = item if isinstance(item, str) else item.get("uri") if isinstance(item, dict) else item.uri
             self._check_source(str(url))
@@ -115,7 +120,7 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             raise _denied(f"source {_shown(url)} is not among the allowed ones of this node", "allow_sources")
 
 
-_LISTS = ("packages", "repositories", "indexes")
+_LISTS = ("packages", "repositories", "indexes", "units")
 CHECKED_PARAMS = ("path", *SOURCES, "owner", "group", "unit", *_LISTS)
 
 

@@ -2,10 +2,23 @@
 
 from typing import Any, NamedTuple
 
+from hostler.catalog.auto_executed import files_of
 from hostler.catalog.binding import bind, references
 from hostler.catalog.definition import Definition
 
-_LOOKED_AT = ("url", "source", "reference", "path", "owner", "group", "size_bytes", "packages", "unit")
+_LOOKED_AT = (
+    "url",
+    "source",
+    "reference",
+    "path",
+    "files",
+    "owner",
+    "group",
+    "size_bytes",
+    "packages",
+    "unit",
+    "units",
+)
 
 
 class Open(NamedTuple):
@@ -36,7 +49,14 @@ def guarded(definition: Definition) -> tuple[Open, ...]:
 
 
 def known(guarded_params: tuple[Open, ...], inputs: dict[str, Any]) -> tuple[Known, ...]:
-    return tuple(Known(one.kind, one.name, bind(one.params, inputs, {})[one.name]) for one in guarded_params)
+    return tuple(found for one in guarded_params for found in _each(one.kind, one.name, bind(one.params, inputs, {})))
+
+
+def _each(kind: str, name: str, params: dict[str, Any]) -> tuple[Known, ...]:
+    """Each of a step's `files` is looked at as a `path` is."""
+    if name == "files":
+        return tuple(Known(kind, "path", path) for path in files_of(params))
+    return (Known(kind, name, params[name]),)
 
 
 def _waits(value: Any) -> bool:

@@ -5,7 +5,7 @@ import contextlib
 import http.client
 import io
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,20 +41,46 @@ class Net:
     async def http_get(self, url: str, ca_file: str = "") -> HttpAnswer:
         """One GET, no redirects, no proxy; https is always verified. Raises OSError, also for an
         answer that is no HTTP."""
+        context = verifying(ca_file) if urlsplit(url).scheme == "https" else None
+        return await self.request("GET", url, context)
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        context: ssl.SSLContext | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> HttpAnswer:
+        """One request on a connection of its own, no redirects, no proxy. Raises OSError, also for an
+        answer that is no HTTP; `ssl.SSLCertVerificationError` is one.
+
+        Args:
+            context: for an https URL, and only then.
+            headers: further ones; their values are in no error.
+        """
         parts = urlsplit(url)
         host = parts.hostname or ""
-        context = _verifying(ca_file) if parts.scheme == "https" else None
+        if (parts.scheme == "https") != (context is not None):
+            raise OSError("an https URL needs TLS, and no other can use it")
         port = parts.port or (443 if context else 80)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         if not host or not (path + host).isascii() or not (path + host).isprintable() or " " in path:
             raise OSError("the URL names no host, or holds characters that have to be encoded")
         where = f"[{host}]" if ":" in host else host
+        if not all(
+            (name + value).isascii() and (name + value).isprintable() for name, value in (headers or {}).items()
+        ):
+            raise OSError("a header holds characters that have to be encoded")
+        further = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+        further += f"Content-Length: {len(body)}\r\n" if body else ""
         request = (
-            f"GET {path} HTTP/1.1\r\nHost: {where}:{port}\r\nUser-Agent: hostler-agent\r\n"
-            "Accept: */*\r\nAccept-Encoding: identity\r\nConnection: close\r\n\r\n"
+            f"{method} {path} HTTP/1.1\r\nHost: {where}:{port}\r\nUser-Agent: hostler-agent\r\n"
+            f"Accept: */*\r\nAccept-Encoding: identity\r\nConnection: close\r\n{further}\r\n"
         )
         async with _connected(host, port, context) as (reader, writer):
-            writer.write(request.encode())
+            writer.write(request.encode() + body)
             return await _read_answer(reader)
 
     def listening_ports(self) -> frozenset[int]:
@@ -75,7 +101,7 @@ def _listeners(table: str) -> set[int]:
     return {int(row[1].rpartition(":")[2], 16) for row in rows if len(row) > 3 and row[3] == _LISTEN}
 
 
-def _verifying(ca_file: str) -> ssl.SSLContext:
+def verifying(ca_file: str) -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if ca_file:

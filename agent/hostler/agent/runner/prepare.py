@@ -12,7 +12,7 @@ from hostler.agent.steps.table import step_kind
 from hostler.base.digest import digest_of
 from hostler.base.strict import convert
 from hostler.catalog.allowed import check_allowed
-from hostler.catalog.auto_executed import check_written
+from hostler.catalog.auto_executed import check_written, files_of
 from hostler.catalog.binding import bind, references
 from hostler.catalog.kinds import KINDS
 from hostler.pki.keyset import KeyRole
@@ -68,6 +68,8 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
     resolved = resolved_for(parts, step.kind)
     command = resolved.command if resolved else work.commands.get(step.command_profile)
     check_written(step.kind, getattr(params, "path", None), work.definition.auto_executed_paths)
+    for path in files_of(params):
+        check_written(step.kind, path, work.definition.auto_executed_paths)
     check_allowed(step.kind, params, work.definition)
     parts.authority.check_step(step.kind, params, command)
     view = StepView(

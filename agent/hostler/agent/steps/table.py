@@ -19,6 +19,8 @@ MODULES: dict[str, str] = {
     "gpu.runtime.check": "hostler.agent.steps.gpu_runtime_check",
     "gpu.fabric.verify": "hostler.agent.steps.gpu_fabric_verify",
     "gpu.container_runtime.check": "hostler.agent.steps.gpu_container_runtime_check",
+    "cluster.join": "hostler.agent.steps.cluster_join",
+    "cluster.verify": "hostler.agent.steps.cluster_verify",
     "package.install": "hostler.agent.steps.package_install",
     "python.env.create": "hostler.agent.steps.python_env_create",
     "service.control": "hostler.agent.steps.service_control",
