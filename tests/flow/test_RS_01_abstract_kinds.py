@@ -60,7 +60,7 @@ def steps_of(operation: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_PF_05_the_same_definition_resolves_to_what_the_hardware_needs(
     house: House, node: str, profiles: list[str], rule: str
 ) -> None:
-    operation = run(house, "gpu.host.bootstrap@v1", node)
+    operation = run(house, "gpu.host.verify@v1", node)
     assert operation["status"] == "succeeded", (operation, house.logs())
     steps = steps_of(operation)
     assert [steps[name]["resolved_profile"] for name in ("driver", "runtime", "containers")] == profiles
@@ -78,7 +78,7 @@ def test_SK_16_a_collective_test_runs_by_vendor(house: House) -> None:
 @pytest.mark.parametrize(
     ("ref", "step", "profile"),
     [
-        ("gpu.host.bootstrap@v1", "driver", "generic_gpu_driver_validate"),
+        ("gpu.host.verify@v1", "driver", "generic_gpu_driver_validate"),
         ("gpu.collective.test@v1", "collective", "generic_gpu_fabric_verify"),
     ],
 )
