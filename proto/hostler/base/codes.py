@@ -28,6 +28,7 @@ CODES: dict[str, Code] = {
     "not_proved": Code("Conflict", "nodes have not proved the new key yet", "wait for them: 'hostler pki status'"),
     "catalog_unsigned": Code("InvalidInput", "the catalog is not signed by enough trusted catalog keys", "sign it with 'hostler profiles sign'"),
     "digest_required": Code("InvalidInput", "an artifact is named without its digest", "name it by sha256"),
+    "policy_weakens": Code("InvalidInput", "an overlay would allow more than the scopes above it", "see 'hostler policy explain' for who set the value"),
     "invalid_cursor": Code("InvalidInput", "the page cursor is not one this server gave out", "start again without a cursor"),
     # -- who you are, and what you may --------------------------------------------------------
     "unauthenticated": Code("Unauthenticated", "the request carries no valid credential", "pass a token made by 'hostler-control principals add'"),
@@ -74,6 +75,7 @@ CODES: dict[str, Code] = {
     "not_found": Code("NotFound", "there is nothing under that name in your scope", "check the id and the project"),
     "definition_exists": Code("Conflict", "the version is registered with another content", "publish under a new version"),
     "definition_retired": Code("Conflict", "the definition version is retired", "use a newer version"),
+    "policy_changed": Code("Conflict", "somebody else changed the policy meanwhile", "read it again, then write"),
     "idempotency_mismatch": Code("Conflict", "the idempotency key was used with another body", "use a new key for a new request"),
     "operation_final": Code("Conflict", "the operation has already ended", "submit a new operation or retry it"),
     "operation_not_final": Code("Conflict", "the operation has not ended yet", "wait for it or cancel it first"),

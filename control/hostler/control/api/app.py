@@ -22,7 +22,8 @@ from hostler.control.api.authz import permit
 from hostler.control.api.call import Call, Parts
 from hostler.control.api.principal import Caller
 from hostler.control.api.problems import problem
-from hostler.control.api.table import ROUTES, Route
+from hostler.control.api.route import Route
+from hostler.control.api.table import ROUTES
 from hostler.control.api.web import web_routes
 from hostler.control.kernel.commands import RecordRefusal
 from hostler.control.metrics import CONTENT_TYPE

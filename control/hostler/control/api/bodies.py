@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from hostler.catalog.policy import PolicyOverlay
 from hostler.control.kernel.commands import TargetSelector
+from hostler.wire.task import Policy
 
 NAME = r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?"
 END = r"$(?!\n)"  # a bare $ also matches before a last newline (J6)
@@ -69,6 +71,26 @@ class Registered(msgspec.Struct, frozen=True):
 class DefinitionState(msgspec.Struct, frozen=True):
     ref: str
     state: str
+
+
+class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
+    """Attributes:
+    overlay: what this scope says; null says nothing.
+    revision: for If-Match; 0 while nothing was ever written.
+    effective: the merge of every scope down to this one.
+    set_by: key to the scope whose value holds; a key that nobody has set is absent.
+    """
+
+    scope: str
+    scope_id: str
+    operation_type: str
+    overlay: PolicyOverlay
+    revision: int
+    updated_by: str
+    updated_at_ms: int
+    effective: Policy
+    set_by: dict[str, str]
+    applies_to_every_type: bool
 
 
 class NodeState(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from hostler.catalog.policy import PolicyOverlay
 from hostler.wire.node import Hello
 from hostler.wire.report import Report
 from hostler.wire.task import TaskMode
@@ -96,6 +97,23 @@ class SetDefinitionState(msgspec.Struct, frozen=True, kw_only=True):
     actor: Actor
     ref: str
     state: str
+
+
+class PutPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """→ the overlay's revision. The empty overlay says nothing.
+
+    Attributes:
+        org_id: the tenant that the scope belongs to; "" for global, and for a project that owns nothing yet.
+        expected_revision: refused with `policy_changed` when the stored one is another; None asks for nothing.
+    """
+
+    actor: Actor
+    scope: str
+    scope_id: str
+    org_id: str
+    operation_type: str
+    overlay: PolicyOverlay
+    expected_revision: int | None = None
 
 
 class CreateEnrolmentToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -285,6 +303,7 @@ Command = (
     | RetryOperation
     | RegisterCatalog
     | SetDefinitionState
+    | PutPolicy
     | CreateEnrolmentToken
     | EnrollNode
     | RecordCertificate

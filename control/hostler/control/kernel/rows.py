@@ -182,8 +182,6 @@ class OperationRow(Row, frozen=True, kw_only=True):
         "trigger_source",
         "linked_allocation_id",
         "linked_node_id",
-        "policy",
-        "policy_digest",
         "total_steps",
         "tasks_total",
         "created_at_ms",

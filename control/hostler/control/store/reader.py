@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hostler.base.clock import Clock
-from hostler.control.store import checkpoints, queries
+from hostler.control.kernel.policy_rows import PolicyRow
+from hostler.control.store import checkpoints, policies, queries
 from hostler.control.store.db import open_reader, store_error
 from hostler.control.store.records import (
     AssignedTask,
@@ -116,6 +117,10 @@ class Reader:
 
     async def definition(self, ref: str) -> DefinitionView | None:
         return await self._ask(queries.definition, ref)
+
+    async def policies(self, org_id: str, project_id: str) -> dict[tuple[str, str, str], PolicyRow]:
+        """The overlays of the global scope, a tenant and a project; "" leaves a scope out."""
+        return await self._ask(policies.along, org_id, project_id)
 
     async def log_lines(self, operation_id: str, after: int, limit: int, step_id: str = "") -> list[LogView]:
         return await self._ask(queries.log_lines, operation_id, after, limit, step_id)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from hostler.control.kernel import audit_rows, rows
+from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import Row
 from hostler.control.kernel.trust_rows import KeysetRow
 
@@ -33,6 +34,7 @@ NAMES: dict[type[Row], str] = {
     audit_rows.CheckpointRow: "checkpoints",
     audit_rows.CheckpointHeadRow: "checkpoint_heads",
     audit_rows.CountersignatureRow: "countersignatures",
+    PolicyRow: "operation_policy_overrides",
 }
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hostler.control.api import openapi
 from hostler.control.api.table import ROUTES
 from support.http_api import api_in
+from support.routes import NAMES
 
 
 async def test_a_problem_says_what_where_and_what_next(tmp_path: Path) -> None:
@@ -158,17 +159,16 @@ WILD = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=3
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(names=st.lists(WILD, min_size=6, max_size=6), query=WILD, body=st.binary(max_size=60))
+@given(names=st.lists(WILD, min_size=len(NAMES), max_size=len(NAMES)), query=WILD, body=st.binary(max_size=60))
 async def test_SE_01_no_path_query_or_body_makes_it_stumble(
     names: list[str], query: str, body: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     from urllib.parse import quote
 
-    keys = ("project_id", "operation_id", "node_id", "ref", "name", "index")
     async with api_in(tmp_path_factory.mktemp("wild")) as api:
         admin = await api.client("platform_admin")
         for route in ROUTES:
-            path = route.path.format(**{key: quote(name, safe="") for key, name in zip(keys, names, strict=True)})
+            path = route.path.format(**{key: quote(name, safe="") for key, name in zip(NAMES, names, strict=True)})
             params = dict.fromkeys(route.query, query)
             answer = await admin.request(route.method, path, params=params, content=body)
             assert answer.status_code < 500, (route.name, answer.text)

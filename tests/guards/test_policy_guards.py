@@ -1,0 +1,84 @@
+"""Each guard of policy overlays, taken out of the source: a test that exists for it goes red (S3, AZ-06..08)."""
+
+import pytest
+
+from support.mutant import Guard, outcome_without
+
+KERNEL = "hostler.control.kernel"
+TESTS = "tests/unit/control/kernel/test_policies.py"
+API = "tests/unit/control/api/test_policies.py"
+
+
+def guard(module: str, text: str, without: str, test: str):
+    name = test.rpartition("::")[2]
+    return pytest.param(Guard(module, text, without), test, id=name)
+
+
+GUARDS = [
+    guard(
+        f"{KERNEL}.put_policy",
+        "    if key_name:\n",
+        "    if False:\n",
+        f"{TESTS}::test_S3_an_overlay_that_weakens_its_parent_is_refused_naming_the_key",
+    ),
+    guard(
+        f"{KERNEL}.put_policy",
+        "    check_overlay(command.overlay)\n",
+        "",
+        f"{TESTS}::test_AZ_07_a_value_that_cannot_be_meant_is_refused",
+    ),
+    guard(
+        f"{KERNEL}.put_policy",
+        "if command.expected_revision not in (None, revision):",
+        "if False:",
+        f"{TESTS}::test_two_writers_do_not_overwrite_each_other",
+    ),
+    guard(
+        f"{KERNEL}.policies",
+        "        tighter = merge(policy, level.overlay)\n",
+        "        tighter = merge(base, level.overlay)\n",
+        f"{TESTS}::test_S3_an_overlay_that_its_parent_overtook_is_ignored_where_it_is_wider",
+    ),
+    guard(
+        f"{KERNEL}.policies",
+        "    if trigger_source in HOUSE_SOURCES:\n",
+        "    if False:\n",
+        f"{TESTS}::test_a_tenant_cannot_forbid_what_the_house_does_to_its_allocation",
+    ),
+    guard(
+        f"{KERNEL}.permitted",
+        "        if not policy.enabled:\n",
+        "        if False:\n",
+        f"{TESTS}::test_AZ_08_a_policy_tightened_after_the_submit_stops_what_waits",
+    ),
+    guard(
+        f"{KERNEL}.assign",
+        "    policy = merge(before, overlay_of(now.policy))\n",
+        "    policy = now.policy\n",
+        f"{TESTS}::test_AZ_08_a_task_travels_under_the_policy_of_the_hour_and_never_under_a_looser_one",
+    ),
+    guard(
+        f"{KERNEL}.assign",
+        "refusal = (denied.code, denied.message) if denied else",
+        "refusal =",
+        f"{TESTS}::test_AZ_08_a_policy_tightened_after_the_submit_stops_what_waits",
+    ),
+    guard(
+        f"{KERNEL}.assign",
+        "        slots = min(slots, (level.overlay.max_concurrency or 0) - used)\n",
+        "        slots = slots or used\n",
+        f"{TESTS}::test_AZ_07_max_concurrency_holds_across_the_operations_of_a_scope",
+    ),
+    guard(
+        "hostler.control.api.routes.policies",
+        "if not is_unlimited(call.principal) and call.principal.org_id != tenant_id:",
+        "if False and is_unlimited(call.principal):",
+        f"{API}::test_S2_a_tenant_sees_nothing_of_another_tenant_s_policy",
+    ),
+]
+
+
+@pytest.mark.parametrize(("without", "test"), GUARDS)
+def test_a_guard_of_the_policy_that_is_gone_is_noticed(without, test) -> None:
+    outcome = outcome_without(without, test)
+    assert outcome.returncode == 1, outcome.stdout[-2000:] + outcome.stderr[-2000:]
