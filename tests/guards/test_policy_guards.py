@@ -6,6 +6,7 @@ from support.mutant import Guard, outcome_without
 
 KERNEL = "hostler.control.kernel"
 TESTS = "tests/unit/control/kernel/test_policies.py"
+OIDC = "tests/unit/control/identity/test_oidc.py"
 API = "tests/unit/control/api/test_policies.py"
 
 
@@ -74,6 +75,30 @@ GUARDS = [
         "if not is_unlimited(call.principal) and call.principal.org_id != tenant_id:",
         "if False and is_unlimited(call.principal):",
         f"{API}::test_S2_a_tenant_sees_nothing_of_another_tenant_s_policy",
+    ),
+    guard(
+        "hostler.control.identity.oidc",
+        'header.get("alg") not in ALGORITHMS or ',
+        "",
+        f"{OIDC}::test_T6_no_signature_no_shared_secret_no_foreign_key_counts",
+    ),
+    guard(
+        "hostler.control.identity.oidc",
+        "            if _is_short_rsa(key.key):\n",
+        "            if False:\n",
+        f"{OIDC}::test_a_short_rsa_key_does_not_count",
+    ),
+    guard(
+        "hostler.control.identity.oidc",
+        "or not _NAME.fullmatch(chosen)",
+        "",
+        f"{OIDC}::test_a_token_that_is_not_for_us_or_not_now_is_nobody_s",
+    ),
+    guard(
+        "hostler.control.identity.keys",
+        'document.get("issuer") != issuer or ',
+        "",
+        f"{OIDC}::test_keys_are_found_by_discovery_over_https_and_a_foreign_document_is_not_believed",
     ),
 ]
 

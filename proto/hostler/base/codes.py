@@ -88,6 +88,7 @@ CODES: dict[str, Code] = {
     "rate_limited": Code("Exhausted", "too many requests at once", "try again later"),
     "secret_memory": Code("Exhausted", "a secret cannot be held in memory that is locked and can be wiped", "raise the agent's RLIMIT_MEMLOCK, or see the size named"),
     "backend_not_implemented": Code("Unavailable", "no executor of that backend type is present", "use backend_type node_agent"),
+    "identity_unavailable": Code("Unavailable", "the provider of identities does not answer as one", "look at the address named; tokens of the control plane's own still work"),
     "signer_unavailable": Code("Unavailable", "the token or TPM that holds a signing key does not answer", "look at the token; nothing was signed"),
     "controller_unreachable": Code("Unavailable", "the control plane does not answer", "check the address and that it runs"),
     "source_unreachable": Code("Unavailable", "the artifact's source does not answer", "the transfer resumes where it stood when tried again"),
