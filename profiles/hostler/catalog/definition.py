@@ -14,7 +14,7 @@ from hostler.base.strict import convert
 BackendType = Literal["node_agent", "k8s_adapter", "slurm_adapter", "ray_adapter"]
 
 
-_LATER = frozenset({"auto_executed_paths"})
+_LATER = frozenset({"auto_executed_paths", "require_plan_approval"})
 
 
 class StepTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -43,6 +43,7 @@ class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     Attributes:
         auto_executed_paths: files that its steps may write although they run by themselves, such as a unit or
             a static pod; whole paths, one by one (J2).
+        require_plan_approval: nodes run it only with the digest of a plan that somebody has approved.
     """
 
     type: str
@@ -55,6 +56,7 @@ class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     capabilities: dict[str, Any]
     auto_executed_paths: tuple[str, ...] = ()
     destructive: bool = False
+    require_plan_approval: bool = False
     timeout_seconds: int = 7200
 
     @property

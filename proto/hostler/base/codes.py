@@ -28,6 +28,9 @@ CODES: dict[str, Code] = {
     "not_proved": Code("Conflict", "nodes have not proved the new key yet", "wait for them: 'hostler pki status'"),
     "catalog_unsigned": Code("InvalidInput", "the catalog is not signed by enough trusted catalog keys", "sign it with 'hostler profiles sign'"),
     "digest_required": Code("InvalidInput", "an artifact is named without its digest", "name it by sha256"),
+    "plan_approval_required": Code("InvalidInput", "the operation runs only by an approved plan, and none is named", "'hostler operations plan' shows the plans; name them with --approved-plan"),
+    "definition_immutable": Code("Conflict", "what a published version does never changes", "publish a new version with the change"),
+    "method_not_allowed": Code("NotAllowed", "the path does not take this method", "see /openapi.json for those it takes"),
     "policy_weakens": Code("InvalidInput", "an overlay would allow more than the scopes above it", "see 'hostler policy explain' for who set the value"),
     "invalid_cursor": Code("InvalidInput", "the page cursor is not one this server gave out", "start again without a cursor"),
     # -- who you are, and what you may --------------------------------------------------------

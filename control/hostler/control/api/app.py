@@ -173,5 +173,7 @@ def _correlation(request: Request, parts: Parts) -> str:
 def _http_problem(err: Exception, correlation_id: str) -> Response:
     """What the router itself refuses."""
     if isinstance(err, HTTPException) and err.status_code == 405:
-        return problem(error("invalid_request", "the method is not allowed on this path"), correlation_id)
+        refused = problem(error("method_not_allowed", "the path does not take this method"), correlation_id)
+        refused.headers.update(err.headers or {})
+        return refused
     return problem(error("not_found", "there is no such path; see /openapi.json"), correlation_id)

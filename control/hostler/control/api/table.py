@@ -122,6 +122,16 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("GET", _DEFINITION, "definitions.read", definitions.get, "Show a definition", answer=records.DefinitionView),
     Route(
+        "PATCH",
+        _DEFINITION,
+        "definitions.write",
+        definitions.describe,
+        "Change the words about a definition",
+        body=bodies.DefinitionWords,
+        action="definition.patch",
+        answer=records.DefinitionView,
+    ),
+    Route(
         "POST",
         f"{_DEFINITION}/deprecate",
         "definitions.write",

@@ -51,6 +51,8 @@ class SubmitOperation(msgspec.Struct, frozen=True, kw_only=True):
     traceparent: str = ""
     mode: TaskMode = TaskMode.APPLY
     approved_plans: dict[str, str] = {}  # node_id -> plan digest
+    require_plan_approval: bool = False
+    limits: PolicyOverlay = PolicyOverlay()  # what the request itself tightens
     trigger_source: str = "tenant_request"
     linked_allocation_id: str = ""
     linked_node_id: str = ""
@@ -65,6 +67,7 @@ class OperationCreated(msgspec.Struct, frozen=True):
     operation_id: str
     created: bool
     deprecated: bool = False
+    deprecation_note: str = ""
 
 
 class CancelOperation(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +100,16 @@ class SetDefinitionState(msgspec.Struct, frozen=True, kw_only=True):
     actor: Actor
     ref: str
     state: str
+
+
+class DescribeDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. Changes words about a version; None leaves one as it is (API-02)."""
+
+    actor: Actor
+    ref: str
+    description: str | None = None
+    default_channel: str | None = None
+    deprecation_note: str | None = None
 
 
 class PutPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -303,6 +316,7 @@ Command = (
     | RetryOperation
     | RegisterCatalog
     | SetDefinitionState
+    | DescribeDefinition
     | PutPolicy
     | CreateEnrolmentToken
     | EnrollNode

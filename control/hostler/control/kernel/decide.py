@@ -29,6 +29,7 @@ HANDLERS: dict[type, Handler] = {
     commands.CancelOperation: cancel.cancel,
     commands.RetryOperation: cancel.retry,
     commands.SetDefinitionState: catalogs.set_state,
+    commands.DescribeDefinition: catalogs.describe,
     commands.PutPolicy: put_policy.put,
     commands.CreateEnrolmentToken: nodes.create_token,
     commands.EnrollNode: nodes.enroll,

@@ -76,6 +76,14 @@ def effective(base: Policy, levels: Iterable[Level]) -> Effective:
     return Effective(policy=policy, digest=policy_digest(policy), set_by=set_by, limits=tuple(limits))
 
 
+def tightened(now: Effective, limits: PolicyOverlay) -> Effective:
+    """What a request asks for by itself: never more than it may have."""
+    if limits == PolicyOverlay():
+        return now
+    policy = merge(now.policy, limits)
+    return Effective(policy=policy, digest=policy_digest(policy), set_by=now.set_by, limits=now.limits)
+
+
 def of_operation(
     draft: Draft, org_id: str, project_id: str, operation_type: str, trigger_source: str = "tenant_request"
 ) -> Effective:

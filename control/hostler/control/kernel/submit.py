@@ -9,13 +9,14 @@ from hostler.base.errors import error
 from hostler.base.ids import ATTEMPT, OPERATION, TASK
 from hostler.catalog.definition import Definition
 from hostler.catalog.inputs import check_inputs, refuse_secrets, with_defaults
+from hostler.catalog.policy import PolicyOverlay
 from hostler.control.kernel import events, permitted, policies, targets
 from hostler.control.kernel.assign import fill
 from hostler.control.kernel.commands import OperationCreated, SubmitOperation
 from hostler.control.kernel.documents import definition_of
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import AttemptRow, DefinitionRow, NodeRow, OperationRow, TaskRow
-from hostler.wire.task import Policy
+from hostler.wire.task import Policy, TaskMode
 
 TRIGGER_SOURCES = (
     "allocation_provision",
@@ -40,9 +41,10 @@ def submit(draft: Draft, command: SubmitOperation) -> Decision:
     policy = policies.of_operation(
         draft, command.org_id, command.project_id, command.operation_type, command.trigger_source
     )
+    policy = policies.tightened(policy, command.limits)
     permitted.check(_question(command, definition, inputs, policy.policy), draft.settings.decider)
     nodes = targets.select(draft, command)
-    _check_plans(command, nodes)
+    _check_plans(command, nodes, definition)
     assert row is not None
     tasks = len(nodes) * command.target_selector.replicas
     operation = _operation(draft, command, row, inputs, digest, tasks, policy)
@@ -64,7 +66,9 @@ def submit(draft: Draft, command: SubmitOperation) -> Decision:
     )
     _add_tasks(draft, command, operation, nodes)
     fill(draft, operation.operation_id)
-    return draft.decision(OperationCreated(operation.operation_id, True, deprecated=row.state == "deprecated"))
+    is_deprecated = row.state == "deprecated"
+    note = row.deprecation_note if is_deprecated else ""
+    return draft.decision(OperationCreated(operation.operation_id, True, is_deprecated, note))
 
 
 def request_digest(command: SubmitOperation) -> str:
@@ -78,7 +82,18 @@ def request_digest(command: SubmitOperation) -> str:
             "approved_plans": command.approved_plans,
             "linked": [command.trigger_source, command.linked_allocation_id, command.linked_node_id],
         }
+        | _asked_besides(command)
     )
+
+
+def _asked_besides(command: SubmitOperation) -> dict[str, Any]:
+    """What came later is part of the request only where it says something: digests of old requests stay."""
+    besides: dict[str, Any] = {}
+    if command.require_plan_approval:
+        besides["require_plan_approval"] = True
+    if command.limits != PolicyOverlay():
+        besides["limits"] = msgspec.to_builtins(command.limits)
+    return besides
 
 
 def _earlier(draft: Draft, command: SubmitOperation, digest: str) -> OperationCreated | None:
@@ -135,9 +150,16 @@ def _question(
     )
 
 
-def _check_plans(command: SubmitOperation, nodes: list[NodeRow]) -> None:
+def _check_plans(command: SubmitOperation, nodes: list[NodeRow], definition: Definition) -> None:
     """An approval covers every node or the operation is not sent at all."""
     if not command.approved_plans:
+        required = command.require_plan_approval or definition.require_plan_approval
+        if required and command.mode == TaskMode.APPLY:
+            raise error(
+                "plan_approval_required",
+                f"{definition.ref} runs only by an approved plan of each node",
+                pointer="/approved_plans",
+            )
         return
     chosen = {node.node_id for node in nodes}
     if chosen != set(command.approved_plans):
