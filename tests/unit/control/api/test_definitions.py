@@ -59,7 +59,9 @@ async def test_a_method_that_a_path_does_not_take_is_405_and_names_those_it_take
         admin = await api.client("platform_admin")
         refused = await admin.put("/api/v1/whoami", json={})
         assert (refused.status_code, refused.json()["error_code"]) == (405, "method_not_allowed")
-        assert "GET" in refused.headers["allow"]
+        assert refused.headers["allow"] == "GET, HEAD"
+        several = await admin.put("/api/v1/projects/train/operations", json={})
+        assert several.headers["allow"] == "GET, HEAD, POST"
 
 
 async def test_the_request_s_own_limits_come_through(tmp_path: Path) -> None:
