@@ -127,7 +127,7 @@ ERRORS = {
 COMING = frozenset(
     {
         "API-21 cordon", "API-21 drain", "API-21 uncordon", "API-21 quarantine", "API-21 clear",
-        "API-22", "API-22 show", "API-22 release", "API-22 force", "API-23", "DM-06", "DM-09", "DM-11",
+        "API-22", "API-22 show", "API-22 release", "API-22 force", "DM-06", "DM-09", "DM-11",
     }
 )  # fmt: skip
 

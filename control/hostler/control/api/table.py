@@ -4,6 +4,7 @@ The router asks row by row: what is called most stands first.
 """
 
 from hostler.control.api import bodies
+from hostler.control.api.event_table import EVENT_ROUTES
 from hostler.control.api.policy_table import POLICY_ROUTES
 from hostler.control.api.principal import Caller
 from hostler.control.api.route import Route
@@ -286,4 +287,5 @@ ROUTES: tuple[Route, ...] = (
         answer=records.Page[records.NodeView],
     ),
     *POLICY_ROUTES,
+    *EVENT_ROUTES,
 )

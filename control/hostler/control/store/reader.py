@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 from hostler.base.clock import Clock
 from hostler.control.kernel.policy_rows import PolicyRow
-from hostler.control.store import checkpoints, policies, queries
+from hostler.control.store import checkpoints, events, policies, queries
 from hostler.control.store.db import open_reader, store_error
+from hostler.control.store.events import Stretch
 from hostler.control.store.records import (
     AssignedTask,
     AuditView,
@@ -127,6 +128,12 @@ class Reader:
 
     async def events(self, after: int, limit: int, operation_id: str = "", project_id: str = "") -> list[EventView]:
         return await self._ask(queries.events, after, limit, operation_id, project_id)
+
+    async def events_of_scope(
+        self, after: int, limit: int, org_id: str | None, project_id: str | None, type_: str
+    ) -> Stretch:
+        """See `store.events.scoped`."""
+        return await self._ask(events.scoped, after, limit, org_id, project_id, type_)
 
     async def audit(self, after: int, limit: int) -> list[AuditView]:
         return await self._ask(queries.audit, after, limit)

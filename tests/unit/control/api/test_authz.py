@@ -17,7 +17,7 @@ OPEN = {"/health", "/metrics", "/openapi.json", "/", "/page.js", "/page.css"}
 
 
 async def asked(client: Any, route: Route, path: str) -> Any:
-    query = {"follow": "true"} if route.events and "follow" in route.query else {}
+    query = {"follow": "true"} if "follow" in route.query and "{operation_id}" in route.path else {}
     return await client.request(route.method, path, params=query, json={} if route.method in ("POST", "PUT") else None)
 
 
