@@ -1,4 +1,4 @@
-"""Writes the reference pages that are made from the code: `docs/errors.md` and `docs/steps/*.md`.
+"""Writes the reference pages that are made from the code: `docs/errors.md`, `docs/events.md`, `docs/steps/*.md`.
 
 `python -I packaging/reference.py [--check]`; with `--check` it only says whether they are fresh.
 """
@@ -13,6 +13,8 @@ import msgspec
 from hostler.base.codes import CODES
 from hostler.base.errors import FAMILIES
 from hostler.catalog.kinds import KINDS
+from hostler.control.kernel.event_types import EVENT_TYPES
+from hostler.control.kernel.events import ProgressBody
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTICE = "<!-- made by `make docs` from the code; do not edit -->\n\n"
@@ -29,6 +31,23 @@ def errors_page() -> str:
     for code, (family, meaning, hint) in CODES.items():
         status = "" if family in ("StepFailed", "Ambiguous") else FAMILIES[family].http_status
         lines.append(f"| `{code}` | {family} | {status} | {meaning} | {hint} |")
+    return "\n".join(lines) + "\n"
+
+
+def events_page() -> str:
+    lines = [
+        NOTICE + "# Events\n",
+        "The event log is the spine: server-sent events, the audit and metrics read it. Ids rise; an event is",
+        "stored in the transaction that it tells of. Each has `id`, `at_ms`, `type`, `org_id`, `project_id`,",
+        "`operation_id`, `operation_type`, `task_id`, `node_id`, `correlation_id`, `resource_name`, `error_code`",
+        "and `body`.\n",
+        "| type | what it says |",
+        "| --- | --- |",
+        *(f"| `{type_}` | {said} |" for type_, said in EVENT_TYPES.items()),
+        "\nA refused mutation is an event too: its action with `_refused`, such as `operation.submit_refused`.\n",
+        "## The body of `operation.progress`\n",
+        *parameter_table(msgspec.json.schema_components([ProgressBody])[1]["ProgressBody"]),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -78,7 +97,7 @@ LIMITS = {"pattern": "matches", "minimum": "at least", "maximum": "at most", "ma
 
 
 def pages() -> dict[Path, str]:
-    made = {DOCS / "errors.md": errors_page()}
+    made = {DOCS / "errors.md": errors_page(), DOCS / "events.md": events_page()}
     return made | {DOCS / "steps" / f"{name}.md": step_page(name) for name in KINDS}
 
 

@@ -16,9 +16,11 @@ from hostler.cli.client import Client
 from hostler.cli.operations_api import submit_body
 from hostler.cli.settings import Settings
 from hostler.control.api.authz import PERMISSIONS, ROLES
-from hostler.control.api.table import ROUTES, Route
+from hostler.control.api.route import Route
+from hostler.control.api.table import ROUTES
 from hostler.v1 import node_pb2
 from support.house import ORG, PATH, PROJECT, House, open_house
+from support.routes import path_of
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.xdist_group("house-http")]
 
@@ -47,15 +49,8 @@ def tokens(house: House) -> dict[str, str]:
 
 
 def ask(house: House, route: Route, token: str, operation_id: str) -> httpx.Response:
-    path = route.path.format(
-        project_id=PROJECT,
-        operation_id=operation_id,
-        node_id="a",
-        ref="node.smoke.noop@v1",
-        name="nobody",
-        index="0",
-        artifact_id="art_0",
-    )
+    names = {"project_id": PROJECT, "operation_id": operation_id, "node_id": "a", "ref": "node.smoke.noop@v1"}
+    path = path_of(route, **names, tenant_id=ORG)
     headers = {"authorization": f"Bearer {token}"} if token else {}
     with httpx.Client(base_url=house.ports.server, headers=headers, trust_env=False) as http:
         body = {} if route.body else None
@@ -224,3 +219,25 @@ def test_openapi_lists_exactly_the_table_s_routes(house: House) -> None:
 
 def test_API_24_liveness_needs_no_token(house: House) -> None:
     assert httpx.get(f"{house.ports.server}/health", trust_env=False).status_code == 200
+
+
+def test_AZ_06_S3_a_policy_is_set_explained_and_felt_through_the_command_line(house: House) -> None:
+    """`hostler policy` from end to end; the last overlay says nothing, so that the house is as it was."""
+    made = house.cli(
+        "policy", "set", "*", "--tenant", ORG, "timeout_seconds=120", "require_signature_verification=true"
+    )
+    assert made == "revision 1\n"
+    house.cli("policy", "set", "node.smoke.noop", "timeout_seconds=60")
+    explained = house.cli("policy", "explain", "node.smoke.noop")
+    assert [line.split()[0:2] for line in explained.splitlines() if "timeout_seconds" in line] == [
+        ["timeout_seconds", "60"]
+    ]
+    assert f"tenant {ORG}" in explained
+    assert f"project {PROJECT}" in explained
+    body = submit_body("node.smoke.noop@v1", nodes=("a",), labels={}, inputs={})
+    made_id = house.client.call("POST", PATH, body=body)["operation_id"]
+    found = house.client.call("GET", f"{PATH}/{made_id}")
+    assert (found["policy"]["timeout_seconds"], found["policy"]["require_signature_verification"]) == (60, True)
+    house.cli("policy", "set", "node.smoke.noop", "timeout_seconds=")
+    house.cli("policy", "set", "*", "--tenant", ORG, "timeout_seconds=", "require_signature_verification=")
+    assert "says nothing" in house.cli("policy", "get", "*", "--tenant", ORG)

@@ -34,7 +34,7 @@ GUARDS = [
         "kernel/test_submit.py::test_RT_01_the_same_key_with_another_body_is_a_conflict",
     ),
     guard(
-        f"{KERNEL}.submit",
+        f"{KERNEL}.permitted",
         "if not allows_source(",
         "if False and allows_source(",
         "kernel/test_submit.py::test_OP_04_an_artifact_outside_the_definitions_prefixes_is_refused",

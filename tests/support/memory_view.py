@@ -9,6 +9,7 @@ from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.commands import Command
 from hostler.control.kernel.decide import decide
 from hostler.control.kernel.model import KEYED, KEYS, Decision, Settings
+from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import (
     CatalogRow,
     CertificateRow,
@@ -94,6 +95,18 @@ class MemoryView:
 
     def current_catalog(self) -> CatalogRow | None:
         return max(self.rows[CatalogRow].values(), key=lambda row: (row.registered_at_ms, row.version), default=None)  # type: ignore[attr-defined]
+
+    def policies(self) -> Any:
+        return self.rows[PolicyRow]
+
+    def in_flight(self, operation_type: str, scope: str, scope_id: str) -> int:
+        column = {"global": {}, "tenant": {"org_id": scope_id}, "project": {"project_id": scope_id}}[scope]
+        found = self._where(OperationRow, operation_type=operation_type, **column)
+        return sum(row.tasks_in_flight for row in found)
+
+    def waiting_operations(self, operation_type: str, limit: int) -> list[OperationRow]:
+        found = [row for row in self._where(OperationRow) if row.tasks_queued]
+        return [row for row in found if operation_type in ("", row.operation_type)][:limit]
 
     def latest_checkpoint(self) -> CheckpointRow | None:
         rows = self.rows[CheckpointRow].values()

@@ -43,8 +43,17 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    def call(self, method: str, path: str, *, body: Any = None, content: bytes | None = None, **params: Any) -> Any:
-        """The decoded answer. `content` is JSON already, sent as it is.
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        content: bytes | None = None,
+        if_match: str = "",
+        **params: Any,
+    ) -> Any:
+        """The decoded answer. `content` is JSON already, sent as it is; `if_match` the revision that was read.
 
         Raises:
             HostlerError: the server's own error, or `controller_unreachable`.
@@ -52,6 +61,8 @@ class Client:
         query = {name: value for name, value in params.items() if value not in (None, "")}
         content = content if body is None else msgspec.json.encode(body)
         headers = {} if content is None else {"content-type": "application/json"}
+        if if_match:
+            headers["if-match"] = if_match
         try:
             answer = self._http.request(method, path, params=query, content=content, headers=headers)
         except self._httpx.TransportError as err:

@@ -15,6 +15,8 @@ GROUPS: dict[str, tuple[str, str]] = {
     "profiles": ("hostler.cli.profiles", "Lint, sign, publish and read operation profiles."),
     "catalog": ("hostler.cli.catalog", "Propose, sign and publish catalogs, with as many signers as it takes."),
     "principals": ("hostler.cli.principals", "Who may call the API."),
+    "policy": ("hostler.cli.policy", "What each scope allows, and who set it."),
+    "events": ("hostler.cli.events", "What happens, as it happens."),
     "audit": ("hostler.cli.audit", "Export receipts and verify them offline."),
     "pki": ("hostler.cli.pki", "Make, rotate and look at the trust root, keyset and keys."),
     "demo": ("hostler.cli.demo", "A control plane and three agents on this machine, one real operation."),

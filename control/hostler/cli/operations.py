@@ -38,6 +38,9 @@ def target_options(function: Any) -> Any:
 @click.option("--replicas", type=click.IntRange(min=1), default=1, show_default=True, help="tasks on each node")
 @click.option("--idempotency-key", help="submitting the same key and body again gives the same operation")
 @click.option("--approved-plan", "approved", multiple=True, help="NODE_ID=DIGEST, as 'plan' printed it (repeatable)")
+@click.option("--require-plan-approval", is_flag=True, help="refuse unless a plan is approved for every node")
+@click.option("--timeout", type=click.IntRange(min=1), help="seconds each task may take; never more than the policy's")
+@click.option("--max-concurrency", type=click.IntRange(min=1), help="nodes at once; never more than the policy's")
 @click.option("--watch/--no-watch", default=False, help="follow until it ends")
 @output_option
 @click.pass_obj
@@ -59,7 +62,15 @@ def submit(settings: Settings, definition: str, **options: Any) -> None:
         key=options["idempotency_key"],
         approved_plans=api.split_pairs(options["approved"], "approved plan"),
     )
+    body |= {
+        "require_plan_approval": options["require_plan_approval"],
+        "timeout_seconds": options["timeout"] or 0,
+        "max_concurrency": options["max_concurrency"] or 0,
+    }
     created = client.call("POST", api.operations_path(settings), body=body)
+    if created["deprecated"]:
+        note = created["deprecation_note"]
+        click.echo(f"{definition} is deprecated" + (f": {note}" if note else ""), err=True)
     if options["watch"]:
         _follow(client, settings, created["operation_id"], options["output"])
         return

@@ -94,7 +94,7 @@ def list_definitions(settings: Settings, output: str) -> None:
     if output == "json":
         print_json(items)
         return
-    rows = [(i["ref"], i["state"], i["backend_type"], i["document"]["description"]) for i in items]
+    rows = [(i["ref"], i["state"], i["backend_type"], i["description"] or i["document"]["description"]) for i in items]
     table(("DEFINITION", "STATE", "BACKEND", "DESCRIPTION"), rows)
 
 
@@ -110,7 +110,9 @@ def show(settings: Settings, ref: str, output: str) -> None:
         print_json(found)
         return
     document = found["document"]
-    click.echo(f"{found['ref']}  {found['state']}  {document['description']}")
+    click.echo(f"{found['ref']}  {found['state']}  {found['description'] or document['description']}")
+    if found["deprecation_note"]:
+        click.echo(f"note: {found['deprecation_note']}")
     table(
         ("INPUT", "RULE", "ABOUT"),
         [_about(name, document["inputs"]) for name in document["inputs"].get("properties", ())],
@@ -120,12 +122,35 @@ def show(settings: Settings, ref: str, output: str) -> None:
 
 @command.command()
 @click.argument("ref", metavar="TYPE@VERSION")
+@click.option("--description", help="shown instead of the document's own")
+@click.option("--channel", type=click.Choice(["stable", "candidate", "pinned"]), help="whom a rollout offers it first")
+@click.option("--deprecation-note", help="what to use instead")
 @output_option
 @click.pass_obj
 @guarded
-def deprecate(settings: Settings, ref: str, output: str) -> None:
+def describe(settings: Settings, ref: str, output: str, **words: str | None) -> None:
+    """Change the words about a definition. What it does was signed, and never changes."""
+    given = {"description": words["description"], "default_channel": words["channel"]}
+    given["deprecation_note"] = words["deprecation_note"]
+    body = {name: value for name, value in given.items() if value is not None}
+    if not body:
+        raise click.UsageError("say what to change: --description, --channel or --deprecation-note")
+    done = Client(settings).call("PATCH", _path_of(ref), body=body)
+    print_done(done, output, f"{ref} is described anew")
+
+
+@command.command()
+@click.argument("ref", metavar="TYPE@VERSION")
+@click.option("--note", default="", help="what to use instead; submits show it")
+@output_option
+@click.pass_obj
+@guarded
+def deprecate(settings: Settings, ref: str, note: str, output: str) -> None:
     """Mark a definition as deprecated: it still runs, and says so."""
-    done = Client(settings).call("POST", f"{_path_of(ref)}/deprecate")
+    client = Client(settings)
+    if note:
+        client.call("PATCH", _path_of(ref), body={"deprecation_note": note})
+    done = client.call("POST", f"{_path_of(ref)}/deprecate")
     print_done(done, output, f"{ref} is deprecated")
 
 

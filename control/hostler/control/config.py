@@ -9,6 +9,8 @@ import msgspec
 from hostler.base.config import load_config
 from hostler.base.errors import error
 from hostler.control.credentials.config import MinterConfig
+from hostler.control.identity.settings import OidcSettings
+from hostler.control.identity.settings import check as check_oidc
 
 _LISTEN = r"(?:[A-Za-z0-9.-]+|\[[0-9a-f:]+\]):[0-9]{1,5}"
 Listen = Annotated[str, msgspec.Meta(pattern=rf"^{_LISTEN}$(?!\n)")]
@@ -28,6 +30,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     start_within_seconds: how long a task waits for its node before it ends as `expired`.
     recovery_days: how long after its certificate ran out a node may come back with its enrolled key alone.
     checkpoint_seconds: how often a checkpoint over all receipt chains is made, if one has grown.
+    oidc: whose tokens for people are believed besides our own.
     """
 
     cluster_id: str = "main"
@@ -46,6 +49,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     checkpoint_seconds: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 60
     certificate_seconds: Annotated[int, msgspec.Meta(ge=60)] = 86_400
     recovery_days: Annotated[int, msgspec.Meta(ge=0, le=3650)] = 180
+    oidc: OidcSettings | None = None
     log_format: Literal["auto", "json", "pretty"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -61,6 +65,8 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 def load(path: Path) -> ControlConfig:
     """Raises `invalid_config` with path, key and reason."""
     config = load_config(path, ControlConfig)
+    if config.oidc is not None:
+        check_oidc(config.oidc)
     host, _ = split(config.http_listen)
     has_tls = bool(config.http_tls_certificate and config.http_tls_key)
     if not has_tls and not _is_loopback(host):

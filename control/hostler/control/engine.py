@@ -44,6 +44,7 @@ from hostler.control.wakes import Wakes
 from hostler.pki.keys import Signer
 from hostler.pki.keyset import Keyset
 from hostler.pki.trust import TrustStore
+from hostler.wire.task import Policy
 
 EPOCH, CLUSTER = "control_epoch", "cluster_id"
 
@@ -175,6 +176,11 @@ class Engine:
     def control_epoch(self) -> int:
         """Whose tasks are signed now."""
         return self._epoch
+
+    @property
+    def policy(self) -> Policy:
+        """What holds before any overlay."""
+        return self._settings.policy
 
     async def execute(self, command: Command) -> Any:
         """Runs one command in the next group. Returns when it is on disk.

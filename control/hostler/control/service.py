@@ -20,6 +20,7 @@ from hostler.control.config import ControlConfig, split
 from hostler.control.credentials.registry import Minters
 from hostler.control.credentials.service import Mints
 from hostler.control.engine import Engine
+from hostler.control.identity.oidc import Oidc
 from hostler.control.kernel.model import Settings
 from hostler.control.keys import Keys, load_keys
 from hostler.control.loops import checkpoints, expire, liveness
@@ -110,7 +111,8 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
     enrol_grpc = enrolment_server(enrolment, config.enroll_listen, keys.server_key_pem, keys.server_chain_pem)
     bundles = Bundles(trust_domain, lambda: [keyset for _, keyset in engine.published.keysets])
     reader = engine.reader
-    authenticator, projects = Authenticator(reader.principal), Projects(reader.org_of_project)
+    oidc = Oidc(config.oidc) if config.oidc else None
+    authenticator, projects = Authenticator(reader.principal, oidc), Projects(reader.org_of_project)
     parts = Parts(engine, board, authenticator, projects, links, bundles, metrics)
     http = [_http_server(config, parts)]
     if config.internal_listen:

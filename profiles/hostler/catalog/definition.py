@@ -14,7 +14,7 @@ from hostler.base.strict import convert
 BackendType = Literal["node_agent", "k8s_adapter", "slurm_adapter", "ray_adapter"]
 
 
-_LATER = frozenset({"auto_executed_paths", "allowed_packages", "allowed_units"})
+_LATER = frozenset({"auto_executed_paths", "allowed_packages", "allowed_units", "require_plan_approval"})
 
 
 class StepTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -50,6 +50,7 @@ class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             a static pod; whole paths, one by one (J2).
         allowed_packages: names of the OS packages that its steps may install, dependencies included (SK-05).
         allowed_units: full names of the systemd units that its steps may control (SK-08).
+        require_plan_approval: nodes run it only with the digest of a plan that somebody has approved.
     """
 
     type: str
@@ -64,6 +65,7 @@ class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     allowed_packages: tuple[str, ...] = ()
     allowed_units: tuple[str, ...] = ()
     destructive: bool = False
+    require_plan_approval: bool = False
     timeout_seconds: int = 7200
 
     @property

@@ -6,7 +6,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hostler.base.digest import digest_of
+from hostler.base.errors import error
 from hostler.wire.task import Policy
+
+TARGET_KINDS = ("node", "allocation", "group")
+_LARGEST = 2**53 - 1  # what JSON carries unharmed
+_LONGEST_LIST = 256
+_LONGEST_SOURCE = 1024
 
 
 class PolicyOverlay(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -33,6 +39,55 @@ def merge(parent: Policy, child: PolicyOverlay) -> Policy:
         or bool(child.require_signature_verification),
         max_artifact_size_bytes=_tighter(parent.max_artifact_size_bytes, child.max_artifact_size_bytes),
     )
+
+
+def weakened(parent: Policy, child: PolicyOverlay) -> str:
+    """The first key by which `child` would allow more than `parent` does; "" if it only tightens (S3, X24)."""
+    looser = {
+        "enabled": child.enabled is True and not parent.enabled,
+        "max_concurrency": _is_looser(parent.max_concurrency, child.max_concurrency),
+        "timeout_seconds": _is_looser(parent.timeout_seconds, child.timeout_seconds),
+        "allowed_artifact_sources": any(
+            not any(covers(theirs, mine) for theirs in parent.allowed_artifact_sources)
+            for mine in child.allowed_artifact_sources or ()
+        )
+        if parent.allowed_artifact_sources is not None
+        else False,
+        "allowed_target_kinds": parent.allowed_target_kinds is not None
+        and not set(child.allowed_target_kinds or ()) <= set(parent.allowed_target_kinds),
+        "require_signature_verification": child.require_signature_verification is False
+        and parent.require_signature_verification,
+        "max_artifact_size_bytes": _is_looser(parent.max_artifact_size_bytes, child.max_artifact_size_bytes),
+    }
+    return next((key for key, is_looser in looser.items() if is_looser), "")
+
+
+def check_overlay(overlay: PolicyOverlay) -> None:
+    """Raises `invalid_request` with a pointer to the value that cannot be meant."""
+    for key in ("max_concurrency", "timeout_seconds", "max_artifact_size_bytes"):
+        limit = getattr(overlay, key)
+        if limit is not None and not 0 <= limit <= _LARGEST:
+            raise error("invalid_request", f"{key} is a whole number of at least 0", pointer=f"/{key}")
+    for index, source in enumerate(overlay.allowed_artifact_sources or ()):
+        if _parts(source) is None or len(source) > _LONGEST_SOURCE:
+            pointer = f"/allowed_artifact_sources/{index}"
+            raise error(
+                "invalid_request", "an artifact source is a URL prefix such as https://host/path", pointer=pointer
+            )
+    for index, kind in enumerate(overlay.allowed_target_kinds or ()):
+        if kind not in TARGET_KINDS:
+            raise error(
+                "invalid_request",
+                f"a target kind is one of {', '.join(TARGET_KINDS)}",
+                pointer=f"/allowed_target_kinds/{index}",
+            )
+    if max(len(overlay.allowed_artifact_sources or ()), len(overlay.allowed_target_kinds or ())) > _LONGEST_LIST:
+        raise error("invalid_request", f"a list has at most {_LONGEST_LIST} entries")
+
+
+def overlay_of(policy: Policy) -> PolicyOverlay:
+    """An overlay that tightens any parent to no more than `policy`."""
+    return PolicyOverlay(**{name: getattr(policy, name) for name in policy.__struct_fields__})
 
 
 def policy_digest(policy: Policy) -> str:
@@ -76,6 +131,10 @@ def _tighter(parent: int, child: int | None) -> int:
     """The smaller limit; 0 and None mean no limit."""
     limits = [limit for limit in (parent, child or 0) if limit > 0]
     return min(limits, default=0)
+
+
+def _is_looser(parent: int, child: int | None) -> bool:
+    return child is not None and parent > 0 and (child == 0 or child > parent)
 
 
 def _both(parent: tuple[str, ...] | None, child: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -69,6 +69,7 @@ class SignedHttps(_Source, frozen=True, kw_only=True, tag="https_signed"):
 
 
 Source = S3Object | GcsObject | HubFile | SignedHttps
+FETCHING = frozenset({"artifact.pull_blob", "artifact.pull_oci", "artifact.verify"})
 SOURCES = ("url", "source", "reference")
 
 

@@ -72,6 +72,11 @@ class NotFound(HostlerError):
     grpc_status = "NOT_FOUND"
 
 
+class NotAllowed(HostlerError):
+    http_status = 405
+    grpc_status = "UNIMPLEMENTED"
+
+
 class Conflict(HostlerError):
     http_status = 409
     grpc_status = "ABORTED"
@@ -107,6 +112,7 @@ FAMILIES: dict[str, type[HostlerError]] = {
         Denied,
         Refused,
         NotFound,
+        NotAllowed,
         Conflict,
         Exhausted,
         Unavailable,

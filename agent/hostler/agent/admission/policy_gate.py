@@ -9,24 +9,27 @@ from hostler.catalog.allowed import check_allowed
 from hostler.catalog.auto_executed import check_written
 from hostler.catalog.definition import Definition
 from hostler.catalog.policy import allows_source, policy_digest
-from hostler.catalog.sources import SOURCES, source_url
+from hostler.catalog.sources import FETCHING, SOURCES, source_url
+from hostler.wire.task import TaskMode
 
-TARGET_KIND = "node"
-FETCHING = frozenset({"artifact.pull_blob", "artifact.pull_oci", "artifact.verify"})
+CHOSEN = frozenset({"node", "group"})  # how the control plane chose this node: it cannot be told apart here
 PULL, PULL_OCI, VERIFY = "artifact.pull_blob", "artifact.pull_oci", "artifact.verify"
 
 
 def policy(case: Case) -> None:
-    """Raises `policy_denied`, `source_denied`, `path_denied`, `too_large`, `package_not_allowed` or
-    `unit_not_allowed` (AZ-07, AZ-08, T9, J2, SK-05, SK-08)."""
+    """Raises `policy_denied`, `plan_approval_required`, `source_denied`, `path_denied`, `too_large`,
+    `package_not_allowed` or `unit_not_allowed` (AZ-07, AZ-08, T9, J2, SK-05, SK-08)."""
     rules, definition = case.task.policy, case.definition
     assert definition is not None
     if not same_digest(case.task.policy_digest, policy_digest(rules)):
         raise error("malformed_envelope", "the policy does not have the digest named beside it")
     if not rules.enabled:
         raise error("policy_denied", f"policy does not enable {definition.ref} here")
-    if rules.allowed_target_kinds is not None and TARGET_KIND not in rules.allowed_target_kinds:
+    kinds = CHOSEN | {"allocation"} if case.task.allocation_id else CHOSEN
+    if rules.allowed_target_kinds is not None and not kinds.intersection(rules.allowed_target_kinds):
         raise error("policy_denied", f"policy does not allow {definition.ref} on nodes")
+    if definition.require_plan_approval and case.task.mode == TaskMode.APPLY and not case.task.approved_plan_digest:
+        raise error("plan_approval_required", f"{definition.ref} runs only by a plan that somebody has approved")
     for known in case.known:
         if known.name == "path":
             check_written(known.kind, known.value, definition.auto_executed_paths)

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from hostler.agent.clusters.contract import Adapter, Seen, Site
-from hostler.agent.steps.contract import StepContext, StepView
 from hostler.agent.steps.command_run import command_of, failure_of, undeclared
+from hostler.agent.steps.contract import StepContext, StepView
 from hostler.base.clock import Deadline
 from hostler.base.errors import HostlerError, error
 from hostler.catalog.argv import build_argv

@@ -22,7 +22,8 @@ from hostler.control.api.authz import permit
 from hostler.control.api.call import Call, Parts
 from hostler.control.api.principal import Caller
 from hostler.control.api.problems import problem
-from hostler.control.api.table import ROUTES, Route
+from hostler.control.api.route import Route
+from hostler.control.api.table import ROUTES
 from hostler.control.api.web import web_routes
 from hostler.control.kernel.commands import RecordRefusal
 from hostler.control.metrics import CONTENT_TYPE
@@ -51,7 +52,7 @@ def make_app(parts: Parts, version: str) -> Starlette:
     routes += [HttpRoute("/openapi.json", served), *web_routes()]
 
     async def unrouted(request: Request, err: Exception) -> Response:
-        return _http_problem(err, _correlation(request, parts))
+        return _http_problem(err, _correlation(request, parts), _methods_of(routes, request.url.path))
 
     app = Starlette(routes=routes, exception_handlers={HTTPException: unrouted})
     app.router.redirect_slashes = False  # one path, one name
@@ -169,8 +170,15 @@ def _correlation(request: Request, parts: Parts) -> str:
     return new_id("cor", parts.engine.clock.now_ms(), random.getrandbits(80))
 
 
-def _http_problem(err: Exception, correlation_id: str) -> Response:
+def _methods_of(routes: list[HttpRoute], path: str) -> str:
+    """For `Allow`: what the path takes, over all routes that stand on it."""
+    return ", ".join(sorted(set().union(*(r.methods or () for r in routes if r.path_regex.match(path)))))
+
+
+def _http_problem(err: Exception, correlation_id: str, allowed: str) -> Response:
     """What the router itself refuses."""
     if isinstance(err, HTTPException) and err.status_code == 405:
-        return problem(error("invalid_request", "the method is not allowed on this path"), correlation_id)
+        refused = problem(error("method_not_allowed", "the path does not take this method"), correlation_id)
+        refused.headers["allow"] = allowed
+        return refused
     return problem(error("not_found", "there is no such path; see /openapi.json"), correlation_id)

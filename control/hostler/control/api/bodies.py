@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from hostler.catalog.policy import PolicyOverlay
 from hostler.control.kernel.commands import TargetSelector
+from hostler.wire.task import Policy
 
 NAME = r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?"
 END = r"$(?!\n)"  # a bare $ also matches before a last newline (J6)
@@ -23,6 +25,8 @@ class Submit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         idempotency_key: the same key and body give the same operation, another body 409 (RT-01).
         mode: `plan` reports what would change and changes nothing.
         approved_plans: node id to plan digest; the node runs only if a fresh plan is still the same.
+        require_plan_approval: refuse the request unless `approved_plans` names a plan for every node.
+        timeout_seconds, max_concurrency: tighter than the policy, for this operation alone; 0 asks for nothing.
     """
 
     operation_type: str
@@ -32,6 +36,9 @@ class Submit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     idempotency_key: Key = ""
     mode: Literal["apply", "plan"] = "apply"
     approved_plans: dict[str, str] = {}
+    require_plan_approval: bool = False
+    timeout_seconds: Annotated[int, msgspec.Meta(ge=0, le=30 * 86_400)] = 0
+    max_concurrency: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 0
     correlation_id: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[A-Za-z0-9_.-]*$(?!\n)")] = ""
 
 
@@ -66,9 +73,43 @@ class Registered(msgspec.Struct, frozen=True):
     registered: tuple[str, ...]
 
 
+class DefinitionWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What may change about a published version; what is left out stays as it is.
+
+    Attributes:
+        description: shown instead of the document's own; "" shows that one again.
+        default_channel: which agents a rollout offers it to first.
+        deprecation_note: what to use instead.
+    """
+
+    description: Annotated[str, msgspec.Meta(max_length=500)] | None = None
+    default_channel: Literal["", "stable", "candidate", "pinned"] | None = None
+    deprecation_note: Annotated[str, msgspec.Meta(max_length=500)] | None = None
+
+
 class DefinitionState(msgspec.Struct, frozen=True):
     ref: str
     state: str
+
+
+class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
+    """Attributes:
+    overlay: what this scope says; null says nothing.
+    revision: for If-Match; 0 while nothing was ever written.
+    effective: the merge of every scope down to this one.
+    set_by: key to the scope whose value holds; a key that nobody has set is absent.
+    """
+
+    scope: str
+    scope_id: str
+    operation_type: str
+    overlay: PolicyOverlay
+    revision: int
+    updated_by: str
+    updated_at_ms: int
+    effective: Policy
+    set_by: dict[str, str]
+    applies_to_every_type: bool
 
 
 class NodeState(msgspec.Struct, frozen=True):
@@ -149,11 +190,15 @@ class PrincipalRevoked(msgspec.Struct, frozen=True):
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
-    """`created` is false when the idempotency key had been used; `deprecated` warns of the definition (OP-18)."""
+    """`created` is false when the idempotency key had been used; `deprecated` warns of the definition (OP-18).
+
+    `deprecation_note` says what to use instead, where somebody has written that down.
+    """
 
     operation_id: str
     created: bool
     deprecated: bool
+    deprecation_note: str = ""
     correlation_id: str
 
 

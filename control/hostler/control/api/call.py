@@ -90,6 +90,12 @@ class Call:
             permit_project(self.principal, await self.parts.projects.org_of(project_id), project_id)
         return project_id
 
+    async def named_project(self, project_id: str) -> str:
+        """The tenant of a project named otherwise than in the path. Raises `not_found` out of scope."""
+        org_id = await self.parts.projects.org_of(project_id)
+        permit_project(self.principal, org_id, project_id)
+        return org_id
+
     async def operation(self) -> OperationView:
         """The operation in the path, of the project in the path. Raises `not_found`."""
         project_id, operation_id = await self.project(), self.path("operation_id")

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from hostler.control.api.table import ROUTES, Route
+from hostler.control.api.route import Route
+from hostler.control.api.table import ROUTES
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 

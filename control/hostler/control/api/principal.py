@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from hostler.base.errors import error
+from hostler.control.identity.oidc import Oidc, looks_like_jwt
 from hostler.control.kernel.commands import Actor
 from hostler.control.store.records import Principal
 
@@ -29,8 +30,9 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 class Authenticator:
     """Token → principal. Tokens are looked up by their hash; a short cache keeps the hot path short."""
 
-    def __init__(self, lookup: Callable[[str], Awaitable[Principal | None]]) -> None:
+    def __init__(self, lookup: Callable[[str], Awaitable[Principal | None]], oidc: Oidc | None = None) -> None:
         self._lookup = lookup
+        self._oidc = oidc
         self._cache: dict[str, tuple[float, Caller]] = {}
 
     def forget(self) -> None:
@@ -38,22 +40,33 @@ class Authenticator:
         self._cache.clear()
 
     async def of(self, authorization: str) -> Caller:
-        """Raises `unauthenticated`."""
+        """Raises `unauthenticated`; for a provider's token also `scope_denied` and `identity_unavailable`."""
         scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not token or len(token) > 512:
+        token = token.strip()
+        vouched = self._oidc is not None and looks_like_jwt(token)
+        if scheme.lower() != "bearer" or not token or (len(token) > 512 and not vouched):
             raise error("unauthenticated", "the request carries no bearer token")
-        digest = hashlib.sha256(token.strip().encode()).hexdigest()
+        digest = hashlib.sha256(token.encode()).hexdigest()
         cached = self._cache.get(digest)
         if cached is not None and cached[0] > time.monotonic():
             return cached[1]
+        remembered_s = _CACHE_S
+        if vouched and self._oidc is not None:
+            name, binding, left_s = await self._oidc.verify(token)
+            principal = Caller(name=name, role=binding.role, org_id=binding.org_id, project_id=binding.project_id)
+            remembered_s = min(_CACHE_S, left_s)
+        else:
+            principal = await self._stored(digest)
+        if len(self._cache) >= _CACHE_SIZE:
+            self._cache.clear()
+        self._cache[digest] = (time.monotonic() + remembered_s, principal)
+        return principal
+
+    async def _stored(self, digest: str) -> Caller:
         stored = await self._lookup(digest)
         if stored is None:
             raise error("unauthenticated", "the bearer token is not known, revoked or expired")
-        principal = Caller(name=stored.name, role=stored.role, org_id=stored.org_id, project_id=stored.project_id)
-        if len(self._cache) >= _CACHE_SIZE:
-            self._cache.clear()
-        self._cache[digest] = (time.monotonic() + _CACHE_S, principal)
-        return principal
+        return Caller(name=stored.name, role=stored.role, org_id=stored.org_id, project_id=stored.project_id)
 
 
 class Projects:

@@ -3,47 +3,15 @@
 The router asks row by row: what is called most stands first.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
-
-import msgspec
-
 from hostler.control.api import bodies
-from hostler.control.api.call import Call
+from hostler.control.api.event_table import EVENT_ROUTES
+from hostler.control.api.policy_table import POLICY_ROUTES
 from hostler.control.api.principal import Caller
+from hostler.control.api.route import Route
 from hostler.control.api.routes import artifacts, audit, definitions, nodes, operations, principals, trust
 from hostler.control.store import records
 from hostler.pki.bundle import Bundle
 from hostler.pki.checkpoint import CheckpointPage
-
-Handler = Callable[[Call], Awaitable[Any]]
-
-
-class Route(NamedTuple):
-    """Attributes:
-    action: what a mutation is called in the audit; "" for what only reads.
-    query: names of the query parameters; any other is refused.
-    events: the answer may be server-sent events.
-    binary: the answer is bytes.
-    answer: type of the answer's body.
-    """
-
-    method: str
-    path: str
-    permission: str
-    handler: Handler
-    summary: str
-    body: type[msgspec.Struct] | None = None
-    query: tuple[str, ...] = ()
-    events: bool = False
-    binary: bool = False
-    action: str = ""
-    answer: Any = None
-
-    @property
-    def name(self) -> str:
-        return f"{self.handler.__module__.rpartition('.')[2]}.{self.handler.__name__}"
-
 
 _PAGE = ("cursor", "page_size")
 _ADMIN = "/api/v1/admin"
@@ -171,6 +139,16 @@ ROUTES: tuple[Route, ...] = (
         answer=records.Page[records.DefinitionView],
     ),
     Route("GET", _DEFINITION, "definitions.read", definitions.get, "Show a definition", answer=records.DefinitionView),
+    Route(
+        "PATCH",
+        _DEFINITION,
+        "definitions.write",
+        definitions.describe,
+        "Change the words about a definition",
+        body=bodies.DefinitionWords,
+        action="definition.patch",
+        answer=records.DefinitionView,
+    ),
     Route(
         "POST",
         f"{_DEFINITION}/deprecate",
@@ -325,4 +303,6 @@ ROUTES: tuple[Route, ...] = (
         query=_PAGE,
         answer=records.Page[records.NodeView],
     ),
+    *POLICY_ROUTES,
+    *EVENT_ROUTES,
 )

@@ -6,9 +6,13 @@ hello for one that was away, and again when a window passed before the node took
 
 import msgspec
 
-from hostler.control.kernel import capability, events
+from hostler.base.errors import HostlerError
+from hostler.catalog.policy import merge, overlay_of, policy_digest
+from hostler.control.kernel import capability, events, permitted, policies, targets
+from hostler.control.kernel.commands import TargetSelector
+from hostler.control.kernel.documents import definition_of
 from hostler.control.kernel.model import CancelOrder, Draft, TaskOrder
-from hostler.control.kernel.rows import CursorRow, NodeRow, OperationRow, TaskRow
+from hostler.control.kernel.rows import CursorRow, DefinitionRow, NodeRow, OperationRow, TaskRow
 from hostler.control.kernel.tasks import fail_task, move_task, node_of, operation_of
 from hostler.control.kernel.transitions import ASSIGNED, FINAL, QUEUED
 from hostler.wire.task import Policy
@@ -16,6 +20,7 @@ from hostler.wire.task import Policy
 replace = msgspec.structs.replace
 # A node's clock may be a little behind ours; its own check of `not_before` should not trip over that.
 CLOCK_SKEW_MS = 60_000
+_LOOKED_AT = 100  # waiting operations at a time
 
 
 def policy_of(operation: OperationRow) -> Policy:
@@ -40,18 +45,59 @@ def next_sequence(draft: Draft, node_id: str) -> int:
 
 
 def free_slots(draft: Draft, operation: OperationRow) -> int:
-    """How many more of its tasks may be in flight under `max_concurrency`."""
+    """How many more of its tasks may be in flight under `max_concurrency`: its own, and that of each scope."""
     limit = policy_of(operation).max_concurrency
-    return limit - operation.tasks_in_flight if limit else draft.settings.max_tasks
+    slots = limit - operation.tasks_in_flight if limit else draft.settings.max_tasks
+    for level in _policy_now(draft, operation).limits:
+        used = draft.in_flight(operation.operation_type, level.scope, level.scope_id)
+        slots = min(slots, (level.overlay.max_concurrency or 0) - used)
+    return slots
+
+
+def _policy_now(draft: Draft, operation: OperationRow) -> policies.Effective:
+    return policies.of_operation(
+        draft, operation.org_id, operation.project_id, operation.operation_type, operation.trigger_source
+    )
+
+
+def judged_again(draft: Draft, operation: OperationRow) -> tuple[OperationRow, HostlerError | None]:
+    """The operation under the policy as it is now, which can only be tighter, and why that forbids it (AZ-08)."""
+    now = _policy_now(draft, operation)
+    if now.digest == operation.policy_digest:
+        return operation, None
+    before = policy_of(operation)
+    policy = merge(before, overlay_of(now.policy))
+    if policy != before:
+        operation = replace(operation, policy=events.json_text(policy), policy_digest=policy_digest(policy))
+        draft.update(operation)
+    return operation, permitted.refused(_question(draft, operation, policy), draft.settings.decider)
+
+
+def _question(draft: Draft, operation: OperationRow, policy: Policy) -> permitted.Question:
+    row = draft.get(DefinitionRow, f"{operation.operation_type}@{operation.version}")
+    assert row is not None
+    definition = definition_of(row.document)
+    selector = msgspec.json.decode(operation.target_selector, type=TargetSelector)
+    return permitted.Question(
+        operation_type=operation.operation_type,
+        version=operation.version,
+        org_id=operation.org_id,
+        project_id=operation.project_id,
+        trigger_source=operation.trigger_source,
+        target_kinds=targets.kinds_of(selector),
+        sources=permitted.sources_of(definition, msgspec.json.decode(operation.inputs)),
+        definition_sources=definition.artifacts.allowed_sources,
+        policy=policy,
+    )
 
 
 def assign(draft: Draft, task: TaskRow, node: NodeRow) -> TaskRow:
-    """Orders an envelope for a task; ownership and capabilities are checked again first (OP-09, CG-01).
+    """Orders an envelope for a task; ownership, policy and capabilities are checked again first (OP-09, AZ-08, CG-01).
 
     A task that its node cannot take stays as it is and says why.
     """
-    operation = operation_of(draft, task.operation_id)
-    refusal = _dispatch_refusal(operation, node)
+    operation, denied = judged_again(draft, operation_of(draft, task.operation_id))
+    refusal = (denied.code, denied.message) if denied else _dispatch_refusal(operation, node)
     if refusal is not None:
         return fail_task(draft, task, *refusal)
     lacking = capability.missing(draft, operation, node)
@@ -123,3 +169,11 @@ def freed(draft: Draft, operation_id: str) -> None:
     operation = operation_of(draft, operation_id)
     if operation.tasks_queued and policy_of(operation).max_concurrency:
         fill(draft, operation_id)
+    if _policy_now(draft, operation).limits:
+        fill_waiting(draft, operation.operation_type)
+
+
+def fill_waiting(draft: Draft, operation_type: str) -> None:
+    """Looks again at the operations of a type ("" for any) that wait: a limit or a policy has changed for them."""
+    for waiting in list(draft.view.waiting_operations(operation_type, _LOOKED_AT)):
+        fill(draft, waiting.operation_id)

@@ -14,6 +14,8 @@ _ACTIONS: dict[type, tuple[str, str, str]] = {
     commands.RetryOperation: ("operation.retry", "operation_id", "operations"),
     commands.RegisterCatalog: ("catalog.register", "", "catalogs"),
     commands.SetDefinitionState: ("definition.set_state", "ref", "definitions"),
+    commands.DescribeDefinition: ("definition.patch", "ref", "definitions"),
+    commands.PutPolicy: ("policy.put", "operation_type", "operation-policies"),
     commands.CreateEnrolmentToken: ("node.token.create", "node_name", "nodes"),
     commands.EnrollNode: ("node.enroll", "token_id", "enrolment-tokens"),
     commands.RevokeNode: ("node.revoke", "node_id", "nodes"),

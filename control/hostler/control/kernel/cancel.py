@@ -5,9 +5,9 @@ import msgspec
 from hostler.base.errors import error
 from hostler.base.ids import ATTEMPT
 from hostler.control.kernel import events
-from hostler.control.kernel.assign import fill, order_cancel
-from hostler.control.kernel.capability import definition_of
+from hostler.control.kernel.assign import fill, judged_again, order_cancel
 from hostler.control.kernel.commands import Actor, CancelOperation, RetryOperation
+from hostler.control.kernel.documents import definition_of
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import AttemptRow, DefinitionRow, OperationRow, TaskRow
 from hostler.control.kernel.tasks import end_task, move_task, node_of, operation_of
@@ -57,6 +57,9 @@ def retry(draft: Draft, command: RetryOperation) -> Decision:
     """A new attempt of every task that did not succeed (RT-03, RT-04)."""
     operation = _own(draft, command.actor, command.project_id, command.operation_id)
     status = advance(OPERATION, operation.status, "retry", f"operation {operation.operation_id}")
+    operation, refusal = judged_again(draft, operation)
+    if refusal is not None:
+        raise refusal
     again = [t for t in draft.tasks_of(operation.operation_id) if t.state in (FAILED, CANCELED)]
     draft.update(
         replace(

@@ -5,18 +5,12 @@ import functools
 import msgspec
 
 from hostler.catalog.capabilities import unmet
-from hostler.catalog.definition import Definition
 from hostler.control.kernel import events
+from hostler.control.kernel.documents import definition_of
 from hostler.control.kernel.model import Draft
 from hostler.control.kernel.rows import DefinitionRow, NodeRow, OperationRow, TaskRow
 
 CAPABILITY_MISSING = "capability_missing"
-
-
-@functools.lru_cache(maxsize=1024)
-def definition_of(document: str) -> Definition:
-    """A stored document, parsed once."""
-    return msgspec.json.decode(document, type=Definition)
 
 
 def missing(draft: Draft, operation: OperationRow, node: NodeRow) -> str:

@@ -8,12 +8,13 @@ from hostler.catalog.definition import Definition
 from hostler.catalog.kinds import KINDS
 from hostler.catalog.manifest import Catalog
 from hostler.control.kernel import events
-from hostler.control.kernel.commands import Actor, RegisterCatalog, SetDefinitionState
+from hostler.control.kernel.commands import Actor, DescribeDefinition, RegisterCatalog, SetDefinitionState
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import CatalogRow, DefinitionRow, DocumentRow, EventRow, OperationTypeRow
 from hostler.control.kernel.transitions import DEFINITION, DEFINITION_STATES
 
 replace = msgspec.structs.replace
+_WORDS = ("description", "default_channel", "deprecation_note")
 
 
 def register(draft: Draft, command: RegisterCatalog, catalog: Catalog) -> Decision:
@@ -117,6 +118,30 @@ def set_state(draft: Draft, command: SetDefinitionState) -> Decision:
     if type_row is not None and type_row.latest_version == row.version:
         draft.update(replace(type_row, state=command.state))
     draft.events.append(_state_event(draft, command.actor, row, command.state))
+    return draft.decision()
+
+
+def describe(draft: Draft, command: DescribeDefinition) -> Decision:
+    """New words about a version; what it does stays as it was signed (OP-01, API-02)."""
+    row = draft.get(DefinitionRow, command.ref)
+    if row is None:
+        raise error("not_found", f"no operation {command.ref} is registered")
+    asked = {name: getattr(command, name) for name in _WORDS}
+    changes = {name: value for name, value in asked.items() if value not in (None, getattr(row, name))}
+    if not changes:
+        return draft.decision()
+    draft.update(replace(row, **changes))
+    draft.events.append(
+        events.admin_event(
+            "definition.changed",
+            f"definitions/{row.ref}",
+            draft.now_ms,
+            actor=command.actor,
+            action="definition.patch",
+            before={name: getattr(row, name) for name in changes},
+            after=changes,
+        )
+    )
     return draft.decision()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from hostler.catalog.policy import PolicyOverlay
 from hostler.wire.mint import MintRequest
 from hostler.wire.node import Hello
 from hostler.wire.report import Report
@@ -51,6 +52,8 @@ class SubmitOperation(msgspec.Struct, frozen=True, kw_only=True):
     traceparent: str = ""
     mode: TaskMode = TaskMode.APPLY
     approved_plans: dict[str, str] = {}  # node_id -> plan digest
+    require_plan_approval: bool = False
+    limits: PolicyOverlay = PolicyOverlay()  # what the request itself tightens
     trigger_source: str = "tenant_request"
     linked_allocation_id: str = ""
     linked_node_id: str = ""
@@ -65,6 +68,7 @@ class OperationCreated(msgspec.Struct, frozen=True):
     operation_id: str
     created: bool
     deprecated: bool = False
+    deprecation_note: str = ""
 
 
 class CancelOperation(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +101,33 @@ class SetDefinitionState(msgspec.Struct, frozen=True, kw_only=True):
     actor: Actor
     ref: str
     state: str
+
+
+class DescribeDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. Changes words about a version; None leaves one as it is (API-02)."""
+
+    actor: Actor
+    ref: str
+    description: str | None = None
+    default_channel: str | None = None
+    deprecation_note: str | None = None
+
+
+class PutPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """→ the overlay's revision. The empty overlay says nothing.
+
+    Attributes:
+        org_id: the tenant that the scope belongs to; "" for global, and for a project that owns nothing yet.
+        expected_revision: refused with `policy_changed` when the stored one is another; None asks for nothing.
+    """
+
+    actor: Actor
+    scope: str
+    scope_id: str
+    org_id: str
+    operation_type: str
+    overlay: PolicyOverlay
+    expected_revision: int | None = None
 
 
 class CreateEnrolmentToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -330,6 +361,8 @@ Command = (
     | RetryOperation
     | RegisterCatalog
     | SetDefinitionState
+    | DescribeDefinition
+    | PutPolicy
     | CreateEnrolmentToken
     | EnrollNode
     | RecordCertificate

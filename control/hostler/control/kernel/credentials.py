@@ -14,9 +14,10 @@ from hostler.catalog.definition import Definition
 from hostler.catalog.params.credential import Mint
 from hostler.catalog.policy import allows_source
 from hostler.control.kernel import events
-from hostler.control.kernel.capability import definition_of
+from hostler.control.kernel.assign import judged_again
 from hostler.control.kernel.commands import AuthorizeMint, MintGrant, RecordMint
 from hostler.control.kernel.credential_rows import MintRow
+from hostler.control.kernel.documents import definition_of
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import DefinitionRow, NodeRow, OperationRow, StepRow, TaskRow
 from hostler.control.kernel.transitions import ASSIGNED, RUNNING
@@ -38,6 +39,9 @@ def authorize(draft: Draft, command: AuthorizeMint) -> Decision:
     task, operation = _bound(draft, command.node_id, request)
     definition = _definition(draft, operation)
     step = _asked_by_step(definition, operation, request)
+    operation, denied = judged_again(draft, operation)
+    if denied is not None:
+        raise error("mint_scope_denied", f"{denied.message}, so nothing is minted for it any more")
     _check_source(definition, operation, request)
     if not _step_is_open(draft, task, definition, request.step_id):
         if command.wait:
@@ -100,7 +104,7 @@ def record(draft: Draft, command: RecordMint) -> Decision:
     )
     draft.events.append(
         events.operation_event(
-            f"credential.{'minted' if state == 'minted' else 'mint_failed'}",
+            "credential.mint_failed" if command.error_code else "credential.minted",
             operation,
             draft.now_ms,
             actor=command.actor,

@@ -16,6 +16,7 @@ from hostler.control.kernel import (
     keysets,
     nodes,
     principals,
+    put_policy,
     sessions,
     submit,
 )
@@ -29,6 +30,8 @@ HANDLERS: dict[type, Handler] = {
     commands.CancelOperation: cancel.cancel,
     commands.RetryOperation: cancel.retry,
     commands.SetDefinitionState: catalogs.set_state,
+    commands.DescribeDefinition: catalogs.describe,
+    commands.PutPolicy: put_policy.put,
     commands.CreateEnrolmentToken: nodes.create_token,
     commands.EnrollNode: nodes.enroll,
     commands.RecordCertificate: nodes.record_certificate,

@@ -1,6 +1,6 @@
 """What a decision reads and what it makes: `View` in, `Decision` out, `Draft` in between."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
@@ -10,6 +10,7 @@ from hostler.base.errors import HostlerError
 from hostler.control.kernel.artifacts import ArtifactRow
 from hostler.control.kernel.audit_rows import CheckpointHeadRow, CheckpointRow, CountersignatureRow
 from hostler.control.kernel.credential_rows import MintRow, RunnerKeyRow
+from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import (
     AttemptRow,
     CatalogRow,
@@ -58,6 +59,7 @@ KEYED: tuple[type[Row], ...] = (
     CountersignatureRow,
     RunnerKeyRow,
     MintRow,
+    PolicyRow,
 )
 KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
 
@@ -85,6 +87,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     start_within_ms: int = 86_400_000
     max_tasks: int = 10_000
     control_epoch: int = 1
+    decider: Any = None  # a `permitted.Decider` that may refuse more than the policy does (AZ-11)
 
 
 class View(Protocol):
@@ -119,6 +122,12 @@ class View(Protocol):
     def current_catalog(self) -> CatalogRow | None: ...
 
     def latest_checkpoint(self) -> CheckpointRow | None: ...
+
+    def policies(self) -> Mapping[tuple[str, str, str], PolicyRow]: ...
+
+    def in_flight(self, operation_type: str, scope: str, scope_id: str) -> int: ...
+
+    def waiting_operations(self, operation_type: str, limit: int) -> Iterable[OperationRow]: ...
 
 
 class TaskOrder(msgspec.Struct, frozen=True):
@@ -220,6 +229,20 @@ class Draft:
         own = [row for row in made if isinstance(row, TaskRow) and row.operation_id == operation_id]
         return [*self.current(self.view.tasks_of(operation_id)), *own]
 
+    def policies(self) -> Mapping[tuple[str, str, str], PolicyRow]:
+        """Every overlay, by (scope, scope id, operation type)."""
+        stored, held = self.view.policies(), self._rows.get(PolicyRow)
+        return {**stored, **held} if held else stored  # type: ignore[dict-item]  # filed under their own type
+
+    def in_flight(self, operation_type: str, scope: str, scope_id: str) -> int:
+        """Tasks of a type that are in flight in a scope, as this draft has it."""
+        total = self.view.in_flight(operation_type, scope, scope_id)
+        for row in self._rows.get(OperationRow, {}).values():
+            if isinstance(row, OperationRow) and row.operation_type == operation_type and _is_in(row, scope, scope_id):
+                before = self.view.get(OperationRow, row.operation_id)
+                total += row.tasks_in_flight - (before.tasks_in_flight if before else 0)
+        return total
+
     def decision(self, result: Any = None, refusal: HostlerError | None = None) -> Decision:
         inserts: dict[type[Row], list[Row]] = {}
         updates: dict[type[Row], list[Row]] = {}
@@ -245,3 +268,7 @@ class Draft:
             wake=self.wake,
             revoked=self.revoked,
         )
+
+
+def _is_in(operation: OperationRow, scope: str, scope_id: str) -> bool:
+    return scope == "global" or scope_id == (operation.org_id if scope == "tenant" else operation.project_id)

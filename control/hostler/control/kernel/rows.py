@@ -109,7 +109,7 @@ class PrincipalRow(Row, frozen=True, kw_only=True):
 
 
 class DefinitionRow(Row, frozen=True, kw_only=True):
-    """One immutable `type@version`; only its state moves (OP-01, OP-18)."""
+    """One immutable `type@version`; its state moves, and the words about it (OP-01, OP-18, API-02)."""
 
     KEY = ("ref",)
     FIXED = ("operation_type", "version", "backend_type", "digest", "document", "total_steps", "registered_at_ms")
@@ -124,6 +124,9 @@ class DefinitionRow(Row, frozen=True, kw_only=True):
     state: str = "active"
     catalog_version: int
     registered_at_ms: int
+    description: str = ""  # instead of the document's own, where set
+    default_channel: str = ""
+    deprecation_note: str = ""
 
 
 class OperationTypeRow(Row, frozen=True, kw_only=True):
@@ -182,8 +185,6 @@ class OperationRow(Row, frozen=True, kw_only=True):
         "trigger_source",
         "linked_allocation_id",
         "linked_node_id",
-        "policy",
-        "policy_digest",
         "total_steps",
         "tasks_total",
         "created_at_ms",

@@ -7,16 +7,16 @@ import msgspec
 from hostler.base.digest import canonical_json, digest_of
 from hostler.base.errors import error
 from hostler.base.ids import ATTEMPT, OPERATION, TASK
-from hostler.catalog.binding import bind
 from hostler.catalog.definition import Definition
 from hostler.catalog.inputs import check_inputs, refuse_secrets, with_defaults
-from hostler.catalog.policy import allows_source
-from hostler.control.kernel import events, targets
+from hostler.catalog.policy import PolicyOverlay
+from hostler.control.kernel import events, permitted, policies, targets
 from hostler.control.kernel.assign import fill
-from hostler.control.kernel.capability import definition_of
 from hostler.control.kernel.commands import OperationCreated, SubmitOperation
+from hostler.control.kernel.documents import definition_of
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import AttemptRow, DefinitionRow, NodeRow, OperationRow, TaskRow
+from hostler.wire.task import Policy, TaskMode
 
 TRIGGER_SOURCES = (
     "allocation_provision",
@@ -38,11 +38,16 @@ def submit(draft: Draft, command: SubmitOperation) -> Decision:
     row = draft.get(DefinitionRow, f"{command.operation_type}@{command.version}")
     definition = _usable(row, command)
     inputs = _inputs(definition, command)
-    _check_policy(draft, definition, inputs)
+    policy = policies.of_operation(
+        draft, command.org_id, command.project_id, command.operation_type, command.trigger_source
+    )
+    policy = policies.tightened(policy, command.limits)
+    permitted.check(_question(command, definition, inputs, policy.policy), draft.settings.decider)
     nodes = targets.select(draft, command)
-    _check_plans(command, nodes)
+    _check_plans(command, nodes, definition)
     assert row is not None
-    operation = _operation(draft, command, row, inputs, digest, len(nodes) * command.target_selector.replicas)
+    tasks = len(nodes) * command.target_selector.replicas
+    operation = _operation(draft, command, row, inputs, digest, tasks, policy)
     draft.insert(operation)
     draft.events.append(
         events.operation_event(
@@ -61,7 +66,9 @@ def submit(draft: Draft, command: SubmitOperation) -> Decision:
     )
     _add_tasks(draft, command, operation, nodes)
     fill(draft, operation.operation_id)
-    return draft.decision(OperationCreated(operation.operation_id, True, deprecated=row.state == "deprecated"))
+    is_deprecated = row.state == "deprecated"
+    note = row.deprecation_note if is_deprecated else ""
+    return draft.decision(OperationCreated(operation.operation_id, True, is_deprecated, note))
 
 
 def request_digest(command: SubmitOperation) -> str:
@@ -75,7 +82,18 @@ def request_digest(command: SubmitOperation) -> str:
             "approved_plans": command.approved_plans,
             "linked": [command.trigger_source, command.linked_allocation_id, command.linked_node_id],
         }
+        | _asked_besides(command)
     )
+
+
+def _asked_besides(command: SubmitOperation) -> dict[str, Any]:
+    """What came later is part of the request only where it says something: digests of old requests stay."""
+    besides: dict[str, Any] = {}
+    if command.require_plan_approval:
+        besides["require_plan_approval"] = True
+    if command.limits != PolicyOverlay():
+        besides["limits"] = msgspec.to_builtins(command.limits)
+    return besides
 
 
 def _earlier(draft: Draft, command: SubmitOperation, digest: str) -> OperationCreated | None:
@@ -116,24 +134,32 @@ def _inputs(definition: Definition, command: SubmitOperation) -> dict[str, Any]:
     return inputs
 
 
-def _check_policy(draft: Draft, definition: Definition, inputs: dict[str, Any]) -> None:
-    """The part of the policy that can be told before anything runs; nodes check all of it again (OP-04)."""
-    policy = draft.settings.policy
-    if not policy.enabled:
-        raise error("policy_denied", f"the global policy does not allow {definition.ref}")
-    if policy.allowed_target_kinds is not None and "node" not in policy.allowed_target_kinds:
-        raise error("policy_denied", f"the global policy does not allow {definition.ref} on nodes")
-    for step in definition.steps:
-        if step.kind != "artifact.pull_blob" or "${steps." in str(step.params.get("url", "")):
-            continue
-        url = bind(step.params.get("url", ""), inputs, {})
-        if not allows_source(policy, definition.artifacts.allowed_sources, str(url)):
-            raise error("source_denied", f"step {step.id} may not fetch from the source given")
+def _question(
+    command: SubmitOperation, definition: Definition, inputs: dict[str, Any], policy: Policy
+) -> permitted.Question:
+    return permitted.Question(
+        operation_type=command.operation_type,
+        version=command.version,
+        org_id=command.org_id,
+        project_id=command.project_id,
+        trigger_source=command.trigger_source,
+        target_kinds=targets.kinds_of(command.target_selector),
+        sources=permitted.sources_of(definition, inputs),
+        definition_sources=definition.artifacts.allowed_sources,
+        policy=policy,
+    )
 
 
-def _check_plans(command: SubmitOperation, nodes: list[NodeRow]) -> None:
+def _check_plans(command: SubmitOperation, nodes: list[NodeRow], definition: Definition) -> None:
     """An approval covers every node or the operation is not sent at all."""
     if not command.approved_plans:
+        required = command.require_plan_approval or definition.require_plan_approval
+        if required and command.mode == TaskMode.APPLY:
+            raise error(
+                "plan_approval_required",
+                f"{definition.ref} runs only by an approved plan of each node",
+                pointer="/approved_plans",
+            )
         return
     chosen = {node.node_id for node in nodes}
     if chosen != set(command.approved_plans):
@@ -152,6 +178,7 @@ def _operation(
     inputs: dict[str, Any],
     digest: str,
     tasks: int,
+    policy: policies.Effective,
 ) -> OperationRow:
     if tasks > draft.settings.max_tasks:
         raise error("too_large", f"{tasks} tasks are more than {draft.settings.max_tasks} in one operation")
@@ -175,8 +202,8 @@ def _operation(
         trigger_source=command.trigger_source,
         linked_allocation_id=command.linked_allocation_id or None,
         linked_node_id=command.linked_node_id or None,
-        policy=events.json_text(settings.policy),
-        policy_digest=settings.policy_digest,
+        policy=events.json_text(policy.policy),
+        policy_digest=policy.digest,
         total_steps=row.total_steps,
         tasks_total=tasks,
         tasks_queued=tasks,

@@ -3,9 +3,14 @@
 import msgspec
 
 from hostler.base.errors import error
-from hostler.control.kernel.commands import SubmitOperation
+from hostler.control.kernel.commands import SubmitOperation, TargetSelector
 from hostler.control.kernel.model import Draft
 from hostler.control.kernel.rows import NodeRow
+
+
+def kinds_of(selector: TargetSelector) -> tuple[str, ...]:
+    """How the targets are chosen, in the words of `allowed_target_kinds`."""
+    return ("node",) * bool(selector.nodes) + ("group",) * bool(selector.labels)
 
 
 def select(draft: Draft, command: SubmitOperation) -> list[NodeRow]:

@@ -4,7 +4,7 @@ Everything that decides or delivers goes through the view `local_tasks` and so n
 handed to another cluster; only `SHOWN` and `IDS_SHOWN` read the table itself, for people who look at an operation.
 """
 
-from hostler.control.kernel.rows import TaskRow
+from hostler.control.kernel.rows import OperationRow, TaskRow
 from hostler.control.store.tables import STATEMENTS
 
 COLUMNS = STATEMENTS[TaskRow].columns
@@ -58,6 +58,15 @@ ENVELOPE = """
     WHERE t.operation_id = :operation AND o.project_id = :project AND :node IN (n.node_id, n.name)
     ORDER BY t.replica_index LIMIT 1
 """
+_O = ", ".join(f"o.{name}" for name in OperationRow.__struct_fields__)
+WAITING_OPERATIONS = f"""
+    SELECT {_O} FROM operations o
+    WHERE o.tasks_queued > 0 AND (:type = '' OR o.operation_type = :type) AND EXISTS (
+      SELECT 1 FROM local_tasks t JOIN nodes n ON n.node_id = t.node_id
+      WHERE t.operation_id = o.operation_id AND t.state = 'queued'
+        AND n.connection = 'connected' AND n.hold = '')
+    ORDER BY o.operation_id LIMIT :limit
+"""  # noqa: S608
 OPEN_COUNTS = "SELECT state, count(*) FROM local_tasks WHERE finished_at_ms = 0 GROUP BY state"
 SHOWN = f"SELECT {COLUMNS} FROM tasks WHERE operation_id = ? ORDER BY replica_index, task_id"  # noqa: S608
 IDS_SHOWN = "SELECT task_id FROM tasks WHERE operation_id = ?"

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hostler.base.clock import Clock
-from hostler.control.store import artifacts, checkpoints, queries
+from hostler.control.kernel.policy_rows import PolicyRow
+from hostler.control.store import artifacts, checkpoints, events, policies, queries
 from hostler.control.store.db import open_reader, store_error
+from hostler.control.store.events import Stretch
 from hostler.control.store.records import (
     ArtifactView,
     AssignedTask,
@@ -129,11 +131,21 @@ class Reader:
     async def definition(self, ref: str) -> DefinitionView | None:
         return await self._ask(queries.definition, ref)
 
+    async def policies(self, org_id: str, project_id: str) -> dict[tuple[str, str, str], PolicyRow]:
+        """The overlays of the global scope, a tenant and a project; "" leaves a scope out."""
+        return await self._ask(policies.along, org_id, project_id)
+
     async def log_lines(self, operation_id: str, after: int, limit: int, step_id: str = "") -> list[LogView]:
         return await self._ask(queries.log_lines, operation_id, after, limit, step_id)
 
     async def events(self, after: int, limit: int, operation_id: str = "", project_id: str = "") -> list[EventView]:
         return await self._ask(queries.events, after, limit, operation_id, project_id)
+
+    async def events_of_scope(
+        self, after: int, limit: int, org_id: str | None, project_id: str | None, type_: str
+    ) -> Stretch:
+        """See `store.events.scoped`."""
+        return await self._ask(events.scoped, after, limit, org_id, project_id, type_)
 
     async def audit(self, after: int, limit: int) -> list[AuditView]:
         return await self._ask(queries.audit, after, limit)

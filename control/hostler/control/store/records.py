@@ -187,6 +187,9 @@ class DefinitionView(msgspec.Struct, frozen=True, kw_only=True):
     total_steps: int
     catalog_version: int
     registered_at_ms: int
+    description: str  # "" where the document's own holds
+    default_channel: str
+    deprecation_note: str
     document: Any
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from hostler.control.kernel import audit_rows, credential_rows, rows
 from hostler.control.kernel.artifacts import ArtifactRow
+from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import Row
 from hostler.control.kernel.trust_rows import KeysetRow
 
@@ -37,6 +38,7 @@ NAMES: dict[type[Row], str] = {
     audit_rows.CountersignatureRow: "countersignatures",
     credential_rows.RunnerKeyRow: "runner_keys",
     credential_rows.MintRow: "credential_mints",
+    PolicyRow: "operation_policy_overrides",
 }
 
 

@@ -1,11 +1,12 @@
 """What the kernel sees: rows by key through a cache, the rest by query. Used by the writer thread alone."""
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.model import KEYS
+from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import (
     CatalogRow,
     CertificateRow,
@@ -33,6 +34,7 @@ class StoreView:
         self._db = db
         self.before_query: Callable[[], None] = lambda: None
         self._cache: dict[type[Row], dict[Any, Row]] = {type_: {} for type_ in KEYS}
+        self._policies: Mapping[tuple[str, str, str], PolicyRow] | None = None
         self._select = {type_: STATEMENTS[type_].select for type_ in KEYS}
         self._select[TaskRow] = local_tasks.ONE
 
@@ -44,11 +46,14 @@ class StoreView:
         return None if found is None else self._file(_row(type_, found))
 
     def forget(self) -> None:
+        self._policies = None
         for cache in self._cache.values():
             cache.clear()
 
     def remember(self, type_: type[Row], rows: Iterable[Row]) -> None:
         """Files rows that were written."""
+        if type_ is PolicyRow:
+            self._policies = None
         cache = self._cache[type_]
         if len(cache) > MAX_CACHED:
             self.before_query()
@@ -114,6 +119,25 @@ class StoreView:
     def current_catalog(self) -> CatalogRow | None:
         found = self._where(CatalogRow, "1 ORDER BY registered_at_ms DESC, version DESC LIMIT 1")
         return found[0] if found else None
+
+    def policies(self) -> Mapping[tuple[str, str, str], PolicyRow]:
+        """All overlays; few, and asked for with every task, so they are kept."""
+        if self._policies is None:
+            found = self._where(PolicyRow, "1")  # fills the cache by way of `setdefault`, not of `remember`
+            self._policies = {KEYS[PolicyRow](row): row for row in found}
+        return self._policies
+
+    def in_flight(self, operation_type: str, scope: str, scope_id: str) -> int:
+        """Tasks of a type in flight in a scope: `global`, `tenant` or `project`."""
+        self.before_query()
+        column = {"global": "", "tenant": " AND org_id = ?", "project": " AND project_id = ?"}[scope]
+        asked = (operation_type, scope_id) if column else (operation_type,)
+        sql = f"SELECT total(tasks_in_flight) FROM operations WHERE operation_type = ? AND tasks_in_flight > 0{column}"  # noqa: S608
+        return int(self._db.execute(sql, asked).fetchone()[0])
+
+    def waiting_operations(self, operation_type: str, limit: int) -> list[OperationRow]:
+        """Oldest first, those of a type ("" for any) with a queued task whose node could take it."""
+        return self._all(OperationRow, local_tasks.WAITING_OPERATIONS, {"type": operation_type, "limit": limit})
 
     def latest_checkpoint(self) -> CheckpointRow | None:
         found = self._where(CheckpointRow, "checkpoint_index = (SELECT max(checkpoint_index) FROM checkpoints)")

@@ -22,7 +22,7 @@ from hostler.agent.journal.rows import KnownTask
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.definition import ArtifactConstraints, StepTemplate
 from hostler.catalog.policy import policy_digest
-from hostler.wire.task import Policy, ReusedStep, TaskSpec
+from hostler.wire.task import Policy, ReusedStep, TaskMode, TaskSpec
 from support import builders
 from support.agent import refused
 from support.keys import NOW, Keys
@@ -287,6 +287,20 @@ def under(policy: Policy, definition: Any = PULL) -> Any:
 )
 def test_AZ_07_AZ_08_each_key_of_the_policy_bites_on_the_node_too(policy: Policy, code: str) -> None:
     assert refused(under(policy)) == (code, "policy")
+
+
+def test_a_definition_that_wants_an_approved_plan_is_not_run_without_one() -> None:
+    """Whatever the control plane thinks of it: the demand is signed into the catalog."""
+    careful = builders.catalog(KEYS, builders.definition(require_plan_approval=True))
+    assert refused(judge(a_task(careful), careful)) == ("plan_approval_required", "policy")
+    assert isinstance(judge(a_task(careful, approved_plan_digest="a" * 64), careful), Admitted)
+    assert isinstance(judge(a_task(careful, mode=TaskMode.PLAN), careful), Admitted)
+
+
+@pytest.mark.parametrize("kinds", [("group",), ("node",), ("node", "allocation")])
+def test_AZ_07_how_a_node_was_chosen_is_the_control_plane_s_to_say(kinds: tuple[str, ...]) -> None:
+    rules = Policy(allowed_target_kinds=kinds)
+    assert isinstance(judge(a_task(policy=rules, policy_digest=policy_digest(rules))), Admitted)
 
 
 def test_AZ_07_a_policy_that_allows_it_lets_it_pass() -> None:

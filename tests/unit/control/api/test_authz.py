@@ -7,29 +7,18 @@ import pytest
 from starlette.routing import Route as HttpRoute
 
 from hostler.control.api.authz import PERMISSIONS, ROLES
-from hostler.control.api.table import ROUTES, Route
+from hostler.control.api.route import Route
+from hostler.control.api.table import ROUTES
 from support.http_api import Api, api_in
+from support.routes import path_of
 
 PROJECT_ROLES = tuple(role for role in ROLES if role.startswith("project_"))
 OPEN = {"/health", "/metrics", "/openapi.json", "/", "/page.js", "/page.css"}
 
 
-def path_of(route: Route, **values: str) -> str:
-    known = {
-        "project_id": "train",
-        "operation_id": "op_x",
-        "node_id": "nod_x",
-        "ref": "demo.write@v1",
-        "name": "nobody",
-        "index": "0",
-        "artifact_id": "art_0",
-    }
-    return route.path.format(**(known | values))
-
-
 async def asked(client: Any, route: Route, path: str) -> Any:
-    query = {"follow": "true"} if route.events and "follow" in route.query else {}
-    return await client.request(route.method, path, params=query, json={} if route.method == "POST" else None)
+    query = {"follow": "true"} if "follow" in route.query and "{operation_id}" in route.path else {}
+    return await client.request(route.method, path, params=query, json={} if route.method in ("POST", "PUT") else None)
 
 
 def test_every_route_has_a_permission_and_every_permission_a_role() -> None:
@@ -96,7 +85,7 @@ async def test_AZ_10_S2_a_foreign_tenant_gets_404_from_every_route_of_a_project(
         await api.fleet.enroll("gpu-2", org="rival", project="lab")
         foreign = await api.client(role, org, project)
         owner = await api.client("project_admin")
-        for route in (route for route in ROUTES if "{project_id}" in route.path):
+        for route in (route for route in ROUTES if "{project_id}" in route.path or "{tenant_id}" in route.path):
             if role not in PERMISSIONS[route.permission]:
                 continue
             # through the owner's project, and by the owner's id below one's own project
@@ -105,7 +94,8 @@ async def test_AZ_10_S2_a_foreign_tenant_gets_404_from_every_route_of_a_project(
                     continue
                 answer = await asked(foreign, route, path_of(route, project_id=place, operation_id=operation_id))
                 assert answer.status_code == 404, (route.name, place, answer.text)
-                unknown = await asked(foreign, route, path_of(route, project_id="nosuch", operation_id="op_nosuch"))
+                nowhere = {"project_id": "nosuch", "operation_id": "op_nosuch", "tenant_id": "nosuch"}
+                unknown = await asked(foreign, route, path_of(route, **nowhere))
                 assert answer.json()["error_code"] == unknown.json()["error_code"] == "not_found"
         mine = await owner.get(f"/api/v1/projects/train/operations/{operation_id}")
         assert mine.status_code == 200

@@ -46,6 +46,7 @@ def operation(**changes) -> OperationRow:
         "linked_allocation_id": None,
         "linked_node_id": None,
         "policy": "{}",
+        "policy_digest": "x",
         "total_steps": 1,
         "tasks_total": 1,
         "tasks_queued": 1,

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from hostler.base.errors import HostlerError, error
+from hostler.catalog.policy import PolicyOverlay
 from hostler.control.api import pages, sse
 from hostler.control.api.authz import permit_own
 from hostler.control.api.bodies import OperationRef, Submit, Submitted
@@ -49,6 +50,10 @@ async def submit(call: Call) -> tuple[int, Submitted]:
         traceparent=call.request.headers.get("traceparent", "")[:64],
         mode=TaskMode(body.mode),
         approved_plans=body.approved_plans,
+        require_plan_approval=body.require_plan_approval,
+        limits=PolicyOverlay(
+            timeout_seconds=body.timeout_seconds or None, max_concurrency=body.max_concurrency or None
+        ),
     )
     try:
         made: OperationCreated = await call.execute(command)
@@ -60,6 +65,7 @@ async def submit(call: Call) -> tuple[int, Submitted]:
         operation_id=made.operation_id,
         created=made.created,
         deprecated=made.deprecated,
+        deprecation_note=made.deprecation_note,
         correlation_id=correlation_id,
     )
     return (202 if made.created else 200), answer

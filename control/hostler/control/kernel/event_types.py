@@ -1,0 +1,55 @@
+"""Every type of event in the log, and what it says (EV-01..11). `docs/events.md` is made from this table.
+
+A refused mutation is an event as well: its action with `_refused` behind it, such as `operation.submit_refused`.
+"""
+
+REFUSED = "_refused"
+
+# type → what it says
+EVENT_TYPES: dict[str, str] = {
+    # -- operations (seed 004 §12) --------------------------------------------------------------
+    "operation.requested": "an operation was accepted; once for each",
+    "operation.progress": "a step began or ended, with its place, name, state and start",
+    "operation.completed": "every task succeeded; the operation's last event of this attempt",
+    "operation.failed": "at least one task failed; with `error_code`, the failing step and task",
+    "operation.canceled": "cancelled, and every node has confirmed it",
+    "operation.cancel_requested": "somebody asked for the end; running tasks end when their nodes say so",
+    "operation.retried": "a new attempt of what did not succeed",
+    # -- tasks ----------------------------------------------------------------------------------
+    "task.finished": "a node's share of an operation ended, with its state",
+    "task.late_result": "a result of an attempt that had been given up; kept, without effect",
+    "task.signed_again": "the window of its envelope passed before the node took it",
+    "task.waiting": "the task cannot be sent although its node is there, and why",
+    # -- credentials ----------------------------------------------------------------------------
+    "credential.minted": "a credential was handed to a step, never what it is",
+    "credential.mint_failed": "the issuer did not issue, or the step had ended meanwhile",
+    # -- nodes ----------------------------------------------------------------------------------
+    "node.token_created": "a one-use enrolment token was made",
+    "node.enrolled": "a host has become a node",
+    "node.enrolment_token_reused": "a token was used a second time: somebody else may have it",
+    "node.connected": "the agent opened a session",
+    "node.lost": "the session ended",
+    "node.status_changed": "what is wrong with the node, or no longer",
+    "node.capabilities_changed": "what the node can do has changed",
+    "node.certificate_issued": "a new certificate for the node's key",
+    "node.identity_cloned": "two hosts speak with one identity; neither is served",
+    "node.journal_lost": "the node's memory is gone; what it was doing is unknown",
+    "node.sequence_ahead": "the node has seen more of us than we remember: were we rolled back?",
+    "node.receipt_gap": "a receipt is missing in the node's chain",
+    "node.refused": "the node refused a task, with the gate that did",
+    "node.report_dropped": "a report about a task that is not the node's",
+    "node.revoked": "the node's identity counts no more",
+    "node.released": "a person ended the hold of a node",
+    # -- what is signed, and by whom ------------------------------------------------------------
+    "catalog.registered": "a signed catalog came into force",
+    "definition.state_changed": "active, deprecated or retired",
+    "definition.changed": "the words about a definition changed",
+    "keyset.published": "a keyset of the root came into force",
+    "keyset.dispatch_key_changed": "tasks are signed by another key from now on",
+    "checkpoint.countersigned": "a witness has countersigned a checkpoint",
+    "control.recovered": "a new epoch after a restore",
+    # -- people and policy ----------------------------------------------------------------------
+    "principal.created": "a token was made for a person or program",
+    "principal.revoked": "a token counts no more",
+    "policy.changed": "a scope's policy overlay was written, with what was before and after",
+}

@@ -1,0 +1,25 @@
+"""Paths of routes with every name filled in: a route of a new kind needs its name here, once."""
+
+import string
+
+from hostler.control.api.route import Route
+
+NAMES = {
+    "project_id": "train",
+    "operation_id": "op_x",
+    "node_id": "nod_x",
+    "ref": "demo.write@v1",
+    "name": "nobody",
+    "index": "0",
+    "tenant_id": "acme",
+    "operation_type": "demo.write",
+    "artifact_id": "art_0",
+}
+
+
+def path_of(route: Route, **values: str) -> str:
+    return route.path.format(**(NAMES | values))
+
+
+def names_in(route: Route) -> tuple[str, ...]:
+    return tuple(name for _, name, _, _ in string.Formatter().parse(route.path) if name)
