@@ -1,5 +1,6 @@
 """Units, asked of systemd over D-Bus."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from hostler.base.errors import HostlerError, error
 SOCKET = "run/dbus/system_bus_socket"
 MANAGER = ("/org/freedesktop/systemd1", "org.freedesktop.systemd1", "org.freedesktop.systemd1.Manager")
 UNIT = "org.freedesktop.systemd1.Unit"
+JOB_LOOK_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,31 @@ class Systemd:
             properties = Properties(DBusAddress(object_path, bus_name=bus, interface=UNIT))
             (found,) = await _call(router, properties.get_all())
             return UnitState(found["ActiveState"][1], found["SubState"][1], found["LoadState"][1])
+
+    async def stop(self, unit: str) -> None:
+        """Stops a unit and waits until systemd has done it; nothing for one that it does not know.
+
+        Raises:
+            HostlerError: `not_found` when no systemd answers here.
+        """
+        async with self._bus() as router:
+            path, bus, interface = MANAGER
+            manager = DBusAddress(path, bus_name=bus, interface=interface)
+            reply = await router.send_and_get_reply(new_method_call(manager, "StopUnit", "ss", (unit, "replace")))
+            if reply.header.message_type is MessageType.error:
+                return
+            while (await self._job_of(router, unit)) != 0:  # noqa: ASYNC110  # a job that ended leaves no signal to us
+                await asyncio.sleep(JOB_LOOK_S)
+
+    async def _job_of(self, router: DBusRouter, unit: str) -> int:
+        path, bus, interface = MANAGER
+        manager = DBusAddress(path, bus_name=bus, interface=interface)
+        reply = await router.send_and_get_reply(new_method_call(manager, "GetUnit", "s", (unit,)))
+        if reply.header.message_type is MessageType.error:
+            return 0
+        properties = Properties(DBusAddress(reply.body[0], bus_name=bus, interface=UNIT))
+        (job,) = await _call(router, properties.get("Job"))
+        return int(job[1][0])
 
     @asynccontextmanager
     async def _bus(self) -> AsyncIterator[DBusRouter]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from hostler.agent.runner.work import Parts, Work, key_of
+from hostler.agent.runner.work import Parts, Work, allocation_of, key_of
 from hostler.agent.steps.contract import StepKind, StepView
 from hostler.agent.steps.table import step_kind
 from hostler.base.digest import digest_of
@@ -55,6 +55,7 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
     command = work.commands.get(step.command_profile)
     check_written(step.kind, getattr(params, "path", None), work.definition.auto_executed_paths)
     parts.authority.check_step(step.kind, params, command)
+    whose = allocation_of(work)
     view = StepView(
         host=parts.host,
         params=params,
@@ -67,6 +68,8 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
         command=command,
         checkpoint=parts.journal.checkpoint(key_of(task), step.step_id),
         artifact_keys=_artifact_keys(parts),
+        allocation_id=task.allocation_id,
+        past=lambda: parts.journal.past(whose.allocation_id if whose else ""),
     )
     return Prepared(index, step, kind, view, params_digest(step.kind, filled))
 

@@ -16,7 +16,7 @@ from hostler.agent.runner.prepare import Outputs, Prepared, prepare
 from hostler.agent.runner.receipt import StepFacts
 from hostler.agent.runner.reports import error_fields, step_report
 from hostler.agent.runner.steplog import StepLog, StepMeter
-from hostler.agent.runner.work import Parts, Work, key_of
+from hostler.agent.runner.work import Parts, Work, allocation_of, key_of
 from hostler.agent.secrets.table import Ending, SecretTable, StepSecrets
 from hostler.agent.steps.contract import Outcome, StepContext, Truth
 from hostler.base.clock import Deadline
@@ -129,6 +129,7 @@ class StepRun:
             logs=self._log.rest(),
             final=final,
             trace=ended.trace,
+            allocation=allocation_of(self._work),
         )
         sign = functools.partial(self._sign, report, ended.outcome, endings)
         await durably(lambda: self._parts.journal.finish_step(stored, sign))
@@ -154,6 +155,7 @@ class StepRun:
             log=self._log.line,
             secrets=StepSecrets(self._secrets, self._spec.step_id),
             confined=self._sandbox.update,
+            certify=parts.receipts.handover,
             save_checkpoint=functools.partial(parts.journal.save_checkpoint, self._key, self._spec.step_id),
         )
 

@@ -8,7 +8,7 @@ import msgspec
 
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
-from hostler.agent.journal.rows import TaskKey
+from hostler.agent.journal.rows import ForAllocation, TaskKey
 from hostler.agent.runner.receipt import ReceiptMaker
 from hostler.base.clock import Clock
 from hostler.base.envelope import Envelope
@@ -56,6 +56,15 @@ class Parts:
     trust: Callable[[], TrustStore]
     authority: StepAuthority
     redact: Callable[[str], str]
+
+
+def allocation_of(work: Work) -> ForAllocation | None:
+    """The allocation that the envelope binds, or else the input of that name."""
+    spec = work.spec
+    named = spec.allocation_id or work.inputs.get("allocation_id")
+    if not isinstance(named, str) or not named:
+        return None
+    return ForAllocation(named, f"{spec.operation_type}@{spec.version}", spec.operation_id)
 
 
 def key_of(spec: TaskSpec) -> TaskKey:

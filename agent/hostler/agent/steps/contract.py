@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from hostler.agent.host.host import Host
+from hostler.agent.journal.rows import PastStep
 from hostler.agent.secrets.table import StepSecrets
 from hostler.base.clock import Deadline
 from hostler.base.digest import digest_of
@@ -106,6 +107,8 @@ class StepView:
     command: CommandProfile | None = None
     checkpoint: dict[str, Any] = field(default_factory=dict)
     artifact_keys: tuple[bytes, ...] = ()  # SPKI DER of keys that may sign artifacts
+    allocation_id: str = ""  # that the envelope is bound to
+    past: Callable[[], tuple[PastStep, ...]] = tuple  # what ended here for the allocation, oldest first
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,7 @@ class StepContext(StepView):
     save_checkpoint: Callable[[dict[str, Any]], Awaitable[None]] = field(kw_only=True)
     secrets: StepSecrets = field(kw_only=True)
     confined: Callable[[dict[str, Any]], None] = field(kw_only=True)  # for the receipt: what it was held to
+    certify: Callable[[dict[str, Any]], bytes] = field(kw_only=True)  # DSSE JSON: a hand-over in the node's name
 
 
 class StepKind(Protocol):

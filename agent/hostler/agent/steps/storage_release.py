@@ -1,0 +1,55 @@
+"""`storage.release`: what the allocation was given is unmounted and removed, with its credentials (PF-09)."""
+
+import asyncio
+
+from hostler.agent.steps.allocation import check_allocation, outputs, people, plain_home
+from hostler.agent.steps.contract import Change, Outcome, Plan, Probe, StepContext, StepView, Truth
+from hostler.base.errors import error
+from hostler.catalog.params.allocation import StorageRelease
+
+
+class StorageReleaseKind:
+    name = "storage.release"
+
+    async def plan(self, view: StepView) -> Plan:
+        check_allocation(view)
+        paths = await asyncio.to_thread(_paths, view)
+        return Plan(tuple(Change(action="remove", target=path, detail="unmounted first") for path in paths))
+
+    async def apply(self, context: StepContext) -> Outcome:
+        check_allocation(context)
+        return await asyncio.to_thread(_apply, context)
+
+    async def probe(self, view: StepView) -> Probe:
+        paths = await asyncio.to_thread(_paths, view)
+        if any(view.host.files.stat(path) is not None for path in paths):
+            return Probe(truth=Truth.NOT_DONE)
+        return Probe(truth=Truth.DONE, outcome=Outcome(outputs=outputs(view, removed=paths)))
+
+
+KIND = StorageReleaseKind()
+
+
+def _paths(view: StepView) -> list[str]:
+    """Only what this node made for the allocation, and homes where a home belongs."""
+    params: StorageRelease = view.params
+    given = list(view.host.holdings.grants(params.allocation_id).storage)
+    homes = [h for name, h in sorted(people(view).homes.items()) if plain_home(h, name)] if params.homes else []
+    return given + homes
+
+
+def _apply(context: StepContext) -> Outcome:
+    host, found = context.host, people(context)
+    paths = _paths(context)
+    for path in paths:
+        for mount in host.trees.mounts_below(path):
+            if context.deadline.passed() or context.cancelled.is_set():
+                raise error("canceled", f"{mount} was not unmounted")
+            host.trees.unmount(mount)
+            context.log("agent", f"unmounted {mount}")
+    for path in paths:
+        host.trees.remove(path)
+    gone = host.trees.remove_owned(found.uids.__contains__, found.names)
+    for path in gone[:100]:
+        context.log("agent", f"removed {path}")
+    return Outcome(outputs=outputs(context, removed=paths))
