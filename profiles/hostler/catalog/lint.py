@@ -156,6 +156,7 @@ _FILLERS: tuple[Any, ...] = (
     [],
     "a",
     [{"type": "tcp", "host": "a", "port": 1}],
+    [{"name": "a"}],
 )
 
 

@@ -27,10 +27,11 @@ class Granted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Grants(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`storage`: directories that were made for it."""
+    """`storage`: directories that were made for it; `parents`: those above them that were missing before."""
 
     users: tuple[Granted, ...] = ()
     storage: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
 
 
 class Holdings:

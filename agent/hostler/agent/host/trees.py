@@ -68,6 +68,17 @@ class Trees:
                 os.close(fd)
         return made
 
+    def missing_above(self, path: str) -> list[str]:
+        """Directories that making `path` has to make first, the outermost first."""
+        parts = path.split("/")[1:-1]
+        above = ["/" + "/".join(parts[: count + 1]) for count in range(len(parts))]
+        return [each for each in above if self._all.stat(each) is None]
+
+    def remove_empty(self, path: str) -> None:
+        """Leaves one that holds anything."""
+        with contextlib.suppress(OSError), self._all.parent(path) as (directory, name):
+            os.rmdir(name, dir_fd=directory)
+
     def owner(self, path: str) -> int | None:
         found = self._all.stat(path)
         return found.st_uid if found is not None and stat.S_ISDIR(found.st_mode) else None

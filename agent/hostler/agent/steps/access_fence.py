@@ -27,7 +27,11 @@ class AccessFenceKind:
 
     async def apply(self, context: StepContext) -> Outcome:
         check_allocation(context)
-        return await asyncio.to_thread(_apply, context)
+        found, stuck = await asyncio.to_thread(_apply, context)
+        for process in stuck:
+            context.log("agent", f"{process} does not end; its user is locked out all the same")
+        check_unaltered(found)
+        return _outcome(context, found, stuck)
 
     async def probe(self, view: StepView) -> Probe:
         """Accounts tell; processes that could have come back are ended by doing it again."""
@@ -42,7 +46,7 @@ class AccessFenceKind:
 KIND = AccessFenceKind()
 
 
-def _apply(context: StepContext) -> Outcome:
+def _apply(context: StepContext) -> tuple[People, list[Running]]:
     """The doors first, then who is inside: whoever is ended cannot come back."""
     params: AccessFence = context.params
     found = people(context)
@@ -55,10 +59,7 @@ def _apply(context: StepContext) -> Outcome:
     for account in found.accounts:
         if plain_home(account.home, account.name):  # after its owner can no longer move it
             host.trees.set_aside(f"{account.home}/.ssh", FENCED_KEYS)
-    for process in stuck:
-        context.log("agent", f"{process} does not end; its user is locked out all the same")
-    check_unaltered(found)
-    return _outcome(context, found, stuck)
+    return found, stuck
 
 
 def _outcome(view: StepView, found: People, stuck: list[Running]) -> Outcome:

@@ -9,7 +9,7 @@ import random
 from typing import Any
 
 from hostler.agent.host import erasure
-from hostler.agent.host.block_devices import Device, Disk
+from hostler.agent.host.block_devices import Disk
 from hostler.agent.host.host import Host
 from hostler.agent.host.nvme import sanitize as nvme_sanitize
 from hostler.agent.steps.allocation import check_allocation, check_links, outputs
@@ -76,7 +76,8 @@ async def _sanitize(context: StepContext, disk: Disk) -> dict[str, Any]:
                 await nvme_sanitize(context.host, disk.path, NVME[method], context.deadline, context.cancelled)
             else:
                 await asyncio.to_thread(erasure.erase, device, disk.path, method, _watch(context, "bytes"))
-            proof = await asyncio.to_thread(_prove, context, device, disk, marks)
+            zeros, watch = method not in NVME, _watch(context, "reads")
+            proof = await asyncio.to_thread(erasure.prove, device, disk.path, marks, watch, zeros=zeros)
         except erasure.Interrupted as err:
             code = "canceled" if context.cancelled.is_set() else "timeout"
             raise error(code, f"{disk.path} was not erased to its end; it is neither clean nor usable") from err
@@ -84,14 +85,13 @@ async def _sanitize(context: StepContext, disk: Disk) -> dict[str, Any]:
     return {"path": disk.path, "serial": disk.serial, "model": disk.model, "method": method, **proof._asdict()}
 
 
-def _prove(context: StepContext, device: Device, disk: Disk, marks: dict[int, bytes]) -> erasure.Proof:
-    return erasure.prove(device, disk.path, marks, _watch(context, "reads"), zeros=context.params.method not in NVME)
-
-
 def _watch(context: StepContext, unit: str) -> erasure.Step:
+    """For a worker thread; progress is told on the loop."""
+    loop = asyncio.get_running_loop()
+
     def step(done: int, total: int) -> None:
         if context.cancelled.is_set() or context.deadline.passed():
             raise erasure.Interrupted
-        context.progress(done, total, unit)
+        loop.call_soon_threadsafe(context.progress, done, total, unit)
 
     return step

@@ -3,7 +3,6 @@
 import asyncio
 import secrets
 import stat
-from contextlib import suppress
 
 import msgspec
 
@@ -45,7 +44,9 @@ class ResidueCheckKind:
             raise error("canceled", "the residue check was cancelled")
         findings = await asyncio.to_thread(compare, before, after)
         seen = [finding for finding in findings if not canary or finding.name != canary]
-        await asyncio.to_thread(_tell, context, allocation, seen)
+        _tell(context, seen)
+        written = msgspec.json.encode(seen)
+        await asyncio.to_thread(context.host.holdings.write, allocation, FINDINGS, written)
         _judge(after, seen, canary_found=not canary or len(seen) < len(findings))
         digests = {"baseline_digest": sha256_hex(encode(before)), "inventory_digest": sha256_hex(encode(after))}
         return Outcome(outputs=outputs(context, **digests), changed=False)
@@ -87,14 +88,12 @@ def _plant(context: StepContext) -> str:
     return canary
 
 
-def _tell(context: StepContext, allocation: str, findings: list[Finding]) -> None:
-    """Every finding into the step's log, as far as anybody may want to read, and all of them into a file."""
+def _tell(context: StepContext, findings: list[Finding]) -> None:
+    """Every finding into the step's log, as far as anybody may want to read; all of them stand in a file."""
     for finding in findings[:MOST_LINES]:
         context.log("agent", f"residue: {finding}" + (f": {finding.detail}" if finding.detail else ""))
     if len(findings) > MOST_LINES:
         context.log("agent", f"residue: {len(findings) - MOST_LINES} more, all of them in {FINDINGS} on the node")
-    with suppress(MemoryError):
-        context.host.holdings.write(allocation, FINDINGS, msgspec.json.encode(findings))
 
 
 def _judge(after: Inventory, findings: list[Finding], *, canary_found: bool) -> None:

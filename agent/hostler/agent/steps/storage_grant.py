@@ -52,6 +52,8 @@ def _apply(context: StepContext) -> Outcome:
         if host.files.stat(params.path) is not None:
             raise error("path_taken", f"{params.path} is there already and was not made for this allocation")
         storage = (*grants.storage, params.path)
-        host.holdings.keep_grants(params.allocation_id, msgspec.structs.replace(grants, storage=storage))
+        parents = (*grants.parents, *host.trees.missing_above(params.path))
+        kept = msgspec.structs.replace(grants, storage=storage, parents=parents)
+        host.holdings.keep_grants(params.allocation_id, kept)
     made = host.trees.make(params.path, account.uid, account.gid)
     return Outcome(outputs=outputs(context, path=params.path), changed=made)

@@ -18,7 +18,10 @@ class StorageReleaseKind:
 
     async def apply(self, context: StepContext) -> Outcome:
         check_allocation(context)
-        return await asyncio.to_thread(_apply, context)
+        outcome, lines = await asyncio.to_thread(_apply, context)
+        for line in lines:
+            context.log("agent", line)
+        return outcome
 
     async def probe(self, view: StepView) -> Probe:
         paths = await asyncio.to_thread(_paths, view)
@@ -38,18 +41,20 @@ def _paths(view: StepView) -> list[str]:
     return given + homes
 
 
-def _apply(context: StepContext) -> Outcome:
-    host, found = context.host, people(context)
+def _apply(context: StepContext) -> tuple[Outcome, list[str]]:
+    """The outcome, and what to say of it."""
+    host, found, lines = context.host, people(context), list[str]()
     paths = _paths(context)
     for path in paths:
         for mount in host.trees.mounts_below(path):
             if context.deadline.passed() or context.cancelled.is_set():
                 raise error("canceled", f"{mount} was not unmounted")
             host.trees.unmount(mount)
-            context.log("agent", f"unmounted {mount}")
+            lines.append(f"unmounted {mount}")
     for path in paths:
         host.trees.remove(path)
+    for path in reversed(host.holdings.grants(context.params.allocation_id).parents):
+        host.trees.remove_empty(path)
     gone = host.trees.remove_owned(found.uids.__contains__, found.names)
-    for path in gone[:100]:
-        context.log("agent", f"removed {path}")
-    return Outcome(outputs=outputs(context, removed=paths))
+    lines += [f"removed {path}" for path in gone[:100]]
+    return Outcome(outputs=outputs(context, removed=paths)), lines
