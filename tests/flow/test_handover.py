@@ -1,4 +1,4 @@
-"""AL-04, AL-05, AL-06, PF-08..11: a tenant comes and goes; the chain is kept in order; the next one verifies offline."""
+"""AL-04, AL-05, AL-06, PF-08..11: a tenant comes and goes, link by link; the next one verifies offline."""
 
 import base64
 from collections.abc import Iterator

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hostler.agent.host.host import Host
+from hostler.agent.journal.rows import PastStep
 from hostler.agent.secrets.table import SecretTable, StepSecrets
 from hostler.agent.steps.contract import StepContext
 from hostler.base.clock import Deadline
+from hostler.base.digest import canonical_json
 from hostler.wire.task import Policy
 
 UNLIMITED = Policy()
@@ -40,6 +42,8 @@ def context_of(
     deadline_s: float = 30.0,
     cancelled: asyncio.Event | None = None,
     secrets: SecretTable | None = None,
+    allocation_id: str = "",
+    past: tuple[PastStep, ...] = (),
 ) -> StepContext:
     async def save(saved: dict[str, Any]) -> None:
         told.saved.append(saved)
@@ -61,4 +65,7 @@ def context_of(
         progress=lambda done, total, unit: told.progress.append((done, total, unit)),
         log=lambda stream, line: told.lines.append(line),
         save_checkpoint=save,
+        allocation_id=allocation_id,
+        past=lambda: past,
+        certify=canonical_json,
     )

@@ -64,15 +64,20 @@ class Eviction:
         until = time.monotonic() + within_s
         for uid in uids:
             self._end_slice(uid)
+        told: set[int] = set()
         while True:
-            left = []
+            found = set()
             for process, fd in self._theirs(uids):
-                left.append(process)
+                found.add(process.pid)
                 with contextlib.suppress(ProcessLookupError):
                     send(fd, signal.SIGKILL)
-            if not left or time.monotonic() >= until:
-                return left
-            time.sleep(ROUND_S)
+            if not found:
+                return []
+            if found <= told:  # nobody new: what is left takes its time to die
+                time.sleep(ROUND_S)
+            if time.monotonic() >= until:
+                return self.running(uids)
+            told = found
 
     def _end_slice(self, uid: int) -> None:
         at = self._root / f"sys/fs/cgroup/user.slice/user-{uid}.slice"

@@ -41,6 +41,7 @@ PLACES = (
     Place("/var/spool/at", "at_job"),
     Place("/etc/systemd/system", "system_unit"),
     Place("/run/systemd/system", "system_unit"),
+    Place("/run/systemd/transient", "system_unit"),
     Place("/usr/lib/systemd/system", "system_unit", "stamp"),
     Place("/usr/local/lib/systemd", "system_unit"),
     Place("/etc/systemd/user", "user_unit"),
