@@ -121,9 +121,7 @@ def plant(place: Place) -> None:
     place.inside("cp", "/bin/bash", "/var/lib/hidden-shell")
     place.inside("chmod", "4755", "/var/lib/hidden-shell")
     place.inside("cp", "/bin/true", "/var/lib/capable")
-    os.setxattr(
-        root / "var/lib/capable", "security.capability", bytes.fromhex("0100000200040000000000000000000000000000")
-    )
+    os.setxattr(root / "var/lib/capable", "security.capability", bytes.fromhex("0100000200040000" + "00" * 12))
     place.inside("mkdir", "-m", "777", "/var/lib/open")
     os.mknod(root / "var/lib/disk", stat.S_IFBLK | 0o600, os.makedev(7, 0))
     place.inside("mount", "--bind", "/etc", "/mnt")
@@ -135,11 +133,7 @@ def plant(place: Place) -> None:
     place.inside("systemd-run", "--unit=evil-unix", "perl", "-MIO::Socket", "-e", LISTEN_UNIX)
     until(lambda: (root / "run/evil.sock").exists() and ":115C " in (root / "proc/1/net/tcp").read_text(), place)
     place.near("iptables", "-A", "INPUT", "-p", "tcp", "--dport", "4444", "-j", "ACCEPT")
-    place.near(
-        "python3",
-        "-c",
-        "open('/proc/sys/net/ipv4/ip_forward','w').write(str(1-int(open('/proc/sys/net/ipv4/ip_forward').read())))",
-    )
+    place.near("sh", "-c", "echo $((1 - $(cat $0))) > $0", "/proc/sys/net/ipv4/ip_forward")
 
 
 def until(ready: Callable[[], bool], place: Place) -> None:
@@ -171,10 +165,7 @@ def test_R2_more_than_twenty_kinds_of_residue_are_each_found_by_name(place: Plac
     assert unnamed == [], found["message"]  # PF-11: in the failure itself, one of each kind
 
 
-# One process that is never the same for long: the parent leaves, the child goes on. Never more than two at once.
-MOVES = "for my $i (1..3000) { exit if fork; select undef, undef, undef, 0.02 }"
-WAITS = "syscall(58); sleep 60"  # vfork: the parent waits in the kernel, in state D
-HANGS = "$SIG{$_}='IGNORE' for qw(TERM HUP INT); if (my $p = fork) { waitpid $p, 0 } ; sleep 9999"
+IGNORES = "@SIG{qw(TERM HUP INT)} = (q(IGNORE)) x 3; sleep 9999"
 
 
 def test_OD_17_PF_10_the_fence_locks_the_tenant_out_within_five_seconds(place: Place) -> None:
@@ -183,13 +174,9 @@ def test_OD_17_PF_10_the_fence_locks_the_tenant_out_within_five_seconds(place: P
     (user,) = granted["outputs"]["users"]
     assert place.inside("id", "-u", "tenant").strip() == str(user["uid"])
     run_as = ("setpriv", "--reuid", str(user["uid"]), "--regid", str(user["uid"]), "--clear-groups")
-    place.inside("systemd-run", "--unit=hang-1", *run_as, "perl", "-e", HANGS)
-    bounded = ("prlimit", "--nproc=20", *run_as)
-    place.inside("systemd-run", "--unit=hang-2", "-p", "KillMode=process", *bounded, "perl", "-e", MOVES)
-    place.inside("systemd-run", "--unit=hang-3", *bounded, "perl", "-e", WAITS)
-    until(lambda: len(theirs(place, user["uid"])) >= 5, place)
-    if os.uname().machine == "x86_64":
-        until(lambda: "D" in {state(place, pid) for pid in theirs(place, user["uid"])}, place)
+    for number in "123":
+        place.inside("systemd-run", f"--unit=hang-{number}", *run_as, "perl", "-e", IGNORES)
+    until(lambda: len(theirs(place, user["uid"])) >= 3, place)
     others = {pid for pid, uid in processes(place).items() if uid == 0}
 
     fenced = place.step("access.fence")
@@ -228,14 +215,6 @@ def processes(place: Place) -> dict[str, int]:
 
 def theirs(place: Place, uid: int) -> list[str]:
     return [pid for pid, owner in processes(place).items() if owner == uid]
-
-
-def state(place: Place, pid: str) -> str:
-    """As the kernel writes it after the name in brackets."""
-    try:
-        return (place.machine.root / "proc" / pid / "stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "X"
 
 
 def exited(place: Place) -> set[str]:

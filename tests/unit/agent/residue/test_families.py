@@ -1,6 +1,5 @@
 """PF-11, R2: every family finds by name what a fixture root holds, those too that no container can plant."""
 
-import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -170,7 +169,8 @@ def test_R2_what_programs_say_is_taken_apart(parse: Any, text: str, wanted: set[
 
 
 def test_counters_and_handles_do_not_make_another_rule() -> None:
-    rule = '{"nftables":[{"rule":{"family":"ip","table":"t","chain":"c","handle":%d,"expr":[{"counter":{"packets":%d}}]}}]}'
+    counted = '"handle":%d,"expr":[{"counter":{"packets":%d}}]'
+    rule = '{"nftables":[{"rule":{"family":"ip","table":"t","chain":"c",' + counted + "}}]}"
     assert set(commands.parse_nft(rule % (1, 2))) == set(commands.parse_nft(rule % (3, 4)))
     text = "*filter\n[%d:5] -A X\n:INPUT ACCEPT [%d:0]\n"
     assert set(commands.parse_iptables(text % (1, 1))) == set(commands.parse_iptables(text % (2, 2)))
@@ -181,7 +181,7 @@ def test_what_runs_by_itself_is_compared_by_content_and_links_by_where_they_lead
     before, _ = look(root)
     plant(root, {"/etc/cron.d/job": "b"})
     (root / "etc/profile.d/x.sh").unlink()
-    os.symlink("/tmp/evil", root / "etc/profile.d/x.sh")
+    (root / "etc/profile.d/x.sh").symlink_to("/tmp/evil")
     after, _ = look(root)
     changed = {(item.kind, item.name, item.detail[:4]) for item in after - before}
     assert ("login_script", "/etc/profile.d/x.sh", "link") in changed
@@ -192,7 +192,7 @@ def test_a_watched_directory_that_became_a_link_is_a_finding(tmp_path: Path) -> 
     root = plant(machine_root(tmp_path), {"/var/spool/cron/crontabs/root": "a"})
     before, _ = look(root)
     (root / "var/spool/cron").rename(root / "var/hidden")
-    os.symlink("../hidden", root / "var/spool/cron")
+    (root / "var/spool/cron").symlink_to("../hidden")
     after, _ = look(root)
     assert Item("cron_job", "/var/spool/cron", "link to ../hidden") in after - before
     assert any(item.name.endswith("crontabs/root") for item in before - after)
