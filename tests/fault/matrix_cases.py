@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hostler.catalog.kinds import KINDS
-from support.allocations import KEY, machine_root, plant
+from support.tenancy import KEY, machine_root, plant
 
 BLOB = bytes(range(256)) * 4096  # 1 MiB
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from conftest import need, need_root
-from support.allocations import KEY
 from support.machines import Machine, machine
 from support.reclaim import in_machine
+from support.tenancy import KEY
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600), pytest.mark.xdist_group("machines")]
 

@@ -11,8 +11,8 @@ import pytest
 from conftest import need_root
 from hostler.pki.handover import verify_handover
 from hostler.pki.trust_files import load_trust
-from support.allocations import KEY, machine_root
 from support.house import House, open_house
+from support.tenancy import KEY, machine_root
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("house-handover")]
 
@@ -45,12 +45,16 @@ def run(house: House, ref: str, **inputs: Any) -> dict[str, Any]:
     return house.finished(house.submit(ref, inputs))
 
 
-def test_AL_06_a_link_without_the_one_before_it_is_refused_by_the_node_itself(house: House) -> None:
+def test_AL_06_OD_17_a_forced_revoke_works_and_does_not_stand_for_a_link_of_the_chain(house: House) -> None:
     provision(house, "al-early", "early")
-    for ref in (REVOKE, VERIFY):
-        early = run(house, ref, allocation_id="al-early")
-        assert (early["status"], early["error_code"]) == ("failed", "link_missing"), early
-    assert "early:" in (house.home / "a/root/etc/passwd").read_text()
+    early = run(house, VERIFY, allocation_id="al-early")
+    assert (early["status"], early["error_code"]) == ("failed", "link_missing"), early
+    assert run(house, REVOKE, allocation_id="al-early")["status"] == "succeeded", house.logs()
+    assert "early:" not in (house.home / "a/root/etc/passwd").read_text()
+    assert run(house, VERIFY, allocation_id="al-early")["error_code"] == "link_missing"
+    assert run(house, DEPROVISION, allocation_id="al-early")["status"] == "succeeded", house.logs()
+    late = run(house, VERIFY, allocation_id="al-early")
+    assert (late["error_code"], "belongs before it" in late["error_message"]) == ("link_missing", True), late
     for ref in (DEPROVISION, REVOKE, VERIFY):
         assert run(house, ref, allocation_id="al-early")["status"] == "succeeded", house.logs()
 

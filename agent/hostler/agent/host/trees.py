@@ -8,7 +8,7 @@ import ctypes
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from hostler.agent.host.disks import parse_mounts
@@ -21,6 +21,8 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _UMOUNT_NOFOLLOW = 8
 SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")  # noqa: S108
 NAMED = ("/var/spool/cron/crontabs", "/var/spool/cron/atjobs", "/var/mail")  # files called after their users
+
+JOURNALS = ("/var/log/journal", "/run/log/journal")
 
 
 class Trees:
@@ -119,6 +121,18 @@ class Trees:
             except (FileNotFoundError, NotADirectoryError):
                 continue
         return gone
+
+    def remove_journals(self, uids: Iterable[int]) -> None:
+        """What journald keeps for users by themselves."""
+        starts = tuple(f"user-{uid}{end}" for uid in uids for end in ".@")
+        for folder in JOURNALS:
+            for machine in sorted((self._root / folder.lstrip("/")).glob("*")):
+                with (
+                    contextlib.suppress(FileNotFoundError, NotADirectoryError),
+                    self._all.parent(f"{folder}/{machine.name}/any") as (directory, _),
+                ):
+                    for name in [name for name in _names(directory) if os.fsdecode(name).startswith(starts)]:
+                        remove_at(directory, name, f"a journal below {folder}")
 
     def mounts_below(self, path: str) -> list[str]:
         """Mount points at `path` and below it, the innermost first."""

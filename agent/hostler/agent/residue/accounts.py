@@ -1,16 +1,24 @@
 """Users, groups, passwords, subordinate ids: line by line. Of a password only whether it is the same."""
 
+import re
 from collections.abc import Iterator
 
 from hostler.agent.residue.model import Item, plain
 from hostler.agent.residue.reader import Reader
 from hostler.base.digest import sha256_hex
 
+JOURNALS = ("/var/log/journal", "/run/log/journal")
+_JOURNAL = re.compile(r"user-(\d{1,10})[.@]", re.ASCII)
+
 
 def collect(reader: Reader) -> Iterator[Item]:
     """Raises OSError, `Exhausted`."""
     for path, parse in _FILES.items():
         yield from parse(reader.text_or_none(path) or "")
+    for folder in JOURNALS:
+        for machine in reader.names(folder):
+            users = {match[1] for name in reader.names(f"{folder}/{machine}") if (match := _JOURNAL.match(name))}
+            yield from (Item("user_journal", f"of uid {uid}", folder) for uid in sorted(users))
 
 
 def _lines(text: str) -> Iterator[list[str]]:

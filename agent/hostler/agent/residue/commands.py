@@ -83,7 +83,7 @@ def parse_gpu_memory(text: str) -> Iterator[Item]:
 
 
 def parse_bmc_users(text: str) -> Iterator[Item]:
-    """`ipmitool -c user list 1`: id, name, callin, link, message, privilege."""
+    """`ipmitool -c user list 1`: id, name, three switches, privilege."""
     for line in text.splitlines():
         fields = line.split(",")
         if len(fields) >= 6 and fields[0].isdigit() and fields[1]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hostler.agent.residue.model import Item, plain
 from hostler.agent.residue.reader import Reader
 
-_GPU = re.compile(r"/dev/(nvidia\d+|nvidiactl|nvidia-uvm|kfd|dri/renderD\d+|accel/accel\d+)", re.ASCII)
+_GPU = re.compile(r"/dev/(nvidia\d+|nvidiactl|nvidia-uvm|kfd|dri/render\w+|accel/accel\d+)", re.ASCII)
 _NUMBERED = re.compile(r"\d+")
 _UTMP = struct.Struct("<h2xi32s4s32s256shhiii16s20s")
 _USER_PROCESS = 7

@@ -71,6 +71,7 @@ def _apply(context: StepContext) -> Outcome:
             host.trees.remove(path)
         if plain_home(home, name):
             host.trees.remove(home)
+    host.trees.remove_journals(found.uids)
     host.trees.remove_owned(found.uids.__contains__, found.names)
     for account in found.accounts:
         host.accounts.remove(account.name)

@@ -9,7 +9,7 @@ import pytest
 from hostler.agent.host import accounts
 from hostler.agent.host.accounts import Account, Accounts
 from hostler.base.errors import HostlerError
-from support.allocations import GROUP, PASSWD, SHADOW, machine_root, plant
+from support.tenancy import GROUP, PASSWD, SHADOW, machine_root, plant
 
 TENANT = Account("tenant", 20_000, 20_000, "/home/tenant", "/bin/bash")
 

@@ -10,7 +10,7 @@ import pytest
 from hostler.agent.host import eviction
 from hostler.agent.host.eviction import Eviction, Uids
 from hostler.base.errors import HostlerError
-from support.allocations import plant
+from support.tenancy import plant
 
 Sent = list[tuple[str, int]]
 

@@ -10,7 +10,7 @@ from hostler.agent.residue import commands, inventory, network, processes
 from hostler.agent.residue.model import Item
 from hostler.agent.residue.reader import Bounds
 from hostler.base.clock import Deadline, SystemClock
-from support.allocations import machine_root, plant
+from support.tenancy import machine_root, plant
 
 EVIL_TCP = (
     "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -93,6 +93,7 @@ PLANTED: dict[str, tuple[dict[str, Any], Item]] = {
                   Item("container", "/run/containerd/io.containerd.runtime.v2.task/k8s.io/c0ffee")),
     "huge page file": ({"/dev/hugepages/evil": ""}, Item("huge_page_file", "/dev/hugepages/evil")),
     "subordinate ids": ({"/etc/subuid": "tenant:100000:65536\n"}, Item("subordinate_id", "tenant", "100000:65536")),
+    "journal of a user": ({"/var/log/journal/abc/user-1001@00.journal": ""}, Item("user_journal", "of uid 1001")),
     "polkit rule": ({"/etc/polkit-1/rules.d/49.rules": ""}, Item("polkit_rule", "/etc/polkit-1/rules.d/49.rules")),
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ from hostler.agent.residue.model import Finding, Inventory, Item, compare, decod
 from hostler.agent.residue.reader import Bounds, Exhausted, Reader
 from hostler.base.clock import Deadline, SystemClock
 from hostler.base.errors import HostlerError
-from support.allocations import machine_root
+from support.tenancy import machine_root
 
 
 def bounds(entries: int = 100_000, seconds: float = 30) -> Bounds:

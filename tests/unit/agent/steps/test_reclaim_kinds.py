@@ -15,9 +15,9 @@ from hostler.agent.steps.table import step_kind
 from hostler.base.errors import HostlerError
 from hostler.base.strict import convert
 from hostler.catalog.kinds import KINDS
-from support.allocations import KEY, PASSWD, machine_root, plant
 from support.reclaim import baseline_past, past_step, run
 from support.steps import Told, context_of
+from support.tenancy import KEY, PASSWD, machine_root, plant
 
 DEPROVISION, REVOKE = "allocation.runtime.deprovision", "allocation.identity.revoke"
 ALLOCATION = {"allocation_id": "al-1"}
@@ -134,6 +134,9 @@ async def test_PF_10_the_user_is_gone_with_all_it_had(host: Host) -> None:
             "/var/spool/cron/crontabs/tenant": "* * * * * x",
             "/var/mail/tenant": "x",
             "/etc/sudoers.d/other": "x",
+            "/var/log/journal/abc/user-20000.journal": "x",
+            "/var/log/journal/abc/user-20000@01.journal": "x",
+            "/var/log/journal/abc/user-200000.journal": "x",
         },
     )
     past = (past_step("storage.release", type_=DEPROVISION),)
@@ -143,6 +146,7 @@ async def test_PF_10_the_user_is_gone_with_all_it_had(host: Host) -> None:
     left = [str(p.relative_to(host.root)) for p in host.root.rglob("*tenant*")]
     assert left == []
     assert (host.root / "etc/sudoers.d/other").exists()
+    assert [p.name for p in (host.root / "var/log/journal/abc").iterdir()] == ["user-200000.journal"]
     assert await probe(host, "identity.revoke", ALLOCATION) is Truth.DONE
 
 
