@@ -16,6 +16,8 @@ ENDING = "tests/unit/agent/host/test_eviction.py"
 FILES = "tests/unit/agent/host/test_accounts.py"
 KINDS = "tests/unit/agent/steps/test_reclaim_kinds.py"
 HOSTILE = "tests/unit/agent/residue/test_hostile_hosts.py"
+SIGNED, HANDOVER = "tests/unit/pki/test_handover.py", "hostler.pki.handover"
+LOCAL, AUTHORITY = "tests/unit/agent/admission/test_authority.py", f"{AGENT}.admission.authority"
 R1 = "tests/fault/test_R1_a_disk_that_lies.py"
 
 SWALLOWED = "if True:\n            return True\n        if False:"
@@ -89,6 +91,26 @@ GUARDS = {
     ),
     "names are escaped": (MODEL, 'c if c.isprintable() else _escaped(c)', "c",
         HOSTILE, "test_R2_names_are_shown_escaped_and_stay_different",
+    ),
+    "receipts say what the certificate says": (
+        HANDOVER, "        if wrong:\n", "        if False:\n",
+        SIGNED, "test_a_link_that_failed_is_none_whatever_the_certificate_says",
+    ),
+    "the chain gives out this very certificate": (
+        HANDOVER, "_signs(said) == given_out:", "_signs(said)[:3] == given_out[:3]:",
+        SIGNED, "test_a_certificate_that_the_chain_does_not_give_out_is_none",
+    ),
+    "the certificate is signed by the node": (
+        HANDOVER, "    dsse.verify(envelope, STATEMENT_TYPE, node_keys(chain))\n", "",
+        SIGNED, "test_a_certificate_by_another_key_is_refused",
+    ),
+    "nothing failed since": (
+        HANDOVER, 'for (_, step), status in state.items() if status != "succeeded"', "for _, step in ()",
+        SIGNED, "test_a_step_that_failed_again_before_the_certificate_speaks_against_it",
+    ),
+    "root's word on users and disks": (
+        AUTHORITY, "        for name, value in named_by(params):\n", "        for name, value in ():\n",
+        LOCAL, "test_AZ_09_users_and_disks_that_a_step_lists_are_asked_about_too",
     ),
     "marks have to stay": (ERASURE, "if device.read(offset, BLOCK) != mark:", "if False:",
         R1, "test_R1_a_drive_full_of_zeros_that_ignores_writes_is_no_erased_drive",
