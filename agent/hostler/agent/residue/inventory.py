@@ -51,11 +51,11 @@ async def take(
 ) -> Inventory:
     """What stands on the host now. Never raises for what a tenant did: `coverage` says what was not seen."""
     bounds = Bounds(most_entries, deadline, stop)
-    items, coverage = await asyncio.to_thread(look, host.root, bounds, ignored)
-    for asked in commands.QUESTIONS:
-        missing, found = await commands.ask(host, asked, deadline)
+    told = {asked.family: await commands.ask(host, asked, deadline) for asked in commands.QUESTIONS}
+    items, coverage = await asyncio.to_thread(look, host.root, bounds, ignored)  # after programs that load modules
+    for family, (missing, found) in told.items():
         items |= set(found)
-        coverage[asked.family] = _said(missing)
+        coverage[family] = _said(missing)
     boot = _boot_id(host.root)
     return Inventory(
         taken_ms=host.clock.now_ms(),
