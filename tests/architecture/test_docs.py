@@ -39,8 +39,8 @@ def test_each_kind_s_example_lints_as_part_of_a_definition(kind: str) -> None:
         "version": "v1",
         "inputs": {"type": "object", "additionalProperties": False, "properties": inputs},
         "capabilities": {"os.kernel": "linux"},
-        "steps": steps,
         "destructive": KINDS[kind].destructive,
+        "steps": steps,
         "allowed_packages": ["numactl", "libnuma1"],
         "allowed_units": ["model-server.service", "munge.service", "slurmd.service"],
     }
@@ -105,8 +105,8 @@ def test_the_table_of_faults_names_tests_that_exist_and_carry_the_id() -> None:
     tests = ROOT / "tests"
     text = (tests / "fault" / "README.md").read_text().partition("## Families")[2].partition("\n## ")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
-    rows = [row for row in rows if re.match(r"[ATIPJSK][0-9]", row[0])]
-    assert {row[0][0] for row in rows} == set("ATIPJSK")
+    rows = [row for row in rows if re.match(r"[ATIPJSKR][0-9]", row[0])]
+    assert {row[0][0] for row in rows} == set("ATIPJSKR")
     for fault_id, _, proof, more, guards in rows:
         folders = ((proof, tests / "fault"), (more, tests), (guards, tests / "guards"))
         for name, folder in ((name, folder) for cell, folder in folders for name in re.findall(r"`([^`]+)`", cell)):

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from hostler.agent.runner.faults import BOUNDARIES
+from hostler.catalog.kinds import KINDS
 from hostler.catalog.load import load_profiles
 from hostler.cli.demo_files import builtin_profiles
 from support.archive import empty_root
+from support.tenancy import KEY, machine_root, plant
 from support.wheels import Wheel
 
 BLOB = bytes(range(256)) * 4096  # 1 MiB
@@ -24,7 +26,8 @@ BLOB = bytes(range(256)) * 4096  # 1 MiB
 class Case:
     """`params` may name `${inputs.…}`; `effect` says whether the step's effect is there, once and whole.
 
-    `before` is done before each run, `more` is added to the definition. `as_root`: the kind wants a root agent.
+    `before` is done before each run, `more` is added to the definition, `first` are steps that have to have run
+    before it. `as_root`: the kind wants a root agent, or changes what only root may.
     """
 
     params: dict[str, Any]
@@ -34,6 +37,7 @@ class Case:
     before: Callable[["Place"], object] = lambda place: None
     more: dict[str, Any] = field(default_factory=dict)
     as_root: bool = False
+    first: tuple[dict[str, Any], ...] = ()
 
     def definition(self, kind: str) -> dict[str, Any]:
         properties: dict[str, Any] = {name: {} for name in self.input_names}
@@ -42,7 +46,8 @@ class Case:
             "version": "v1",
             "inputs": {"type": "object", "additionalProperties": False, "properties": properties},
             "capabilities": {"os.kernel": "linux"},
-            "steps": [{"id": "one", "kind": kind, "params": self.params, "timeout_seconds": 60}],
+            "destructive": KINDS[kind].destructive,
+            "steps": [*self.first, {"id": "one", "kind": kind, "params": self.params, "timeout_seconds": 60}],
             **self.more,
         }
 
@@ -68,6 +73,19 @@ class Place:
 
     def file(self) -> Path:
         return self.root / "srv" / self.name
+
+    @property
+    def id(self) -> str:
+        """Fit for a user and for an allocation."""
+        return "u" + sha256(self.name.encode()).hexdigest()[:12]
+
+    def line(self, path: str = "etc/passwd") -> str:
+        """What an account file says of that user."""
+        lines = (self.root / path).read_text().splitlines()
+        return "\n".join(line for line in lines if line.startswith(f"{self.id}:"))
+
+    def kept(self, name: str) -> Path:
+        return self.root.parent / "state" / "allocations" / self.id / name
 
 
 def _bundle() -> tuple[dict[str, bytes], str]:
@@ -135,6 +153,29 @@ RAY = {
     "owner": "nobody",
 }
 RAY_FILES = {"environment": "${inputs.path}", "token": "/srv/ray.token"}
+ALLOCATION = "${inputs.allocation_id}"
+
+
+def with_host(place: Place) -> dict[str, Any]:
+    machine_root(place.root) if not (place.root / "etc/passwd").exists() else None
+    return {"allocation_id": place.id}
+
+
+def with_user(place: Place) -> dict[str, Any]:
+    """A tenant's account, as an earlier operation has left it."""
+    inputs = with_host(place)
+    for path, line in (
+        ("passwd", f"{place.id}:x:20001:20001::/home/{place.id}:/bin/bash"),
+        ("shadow", f"{place.id}:*:19000:0:99999:7:::"),
+    ):
+        with (place.root / "etc" / path).open("a") as file:
+            file.write(f"{line}\n")
+    plant(place.root, {f"/home/{place.id}/.ssh/authorized_keys": f"{KEY}\n"})
+    return inputs | {"user": place.id}
+
+
+OF_USER = {"allocation_id": ALLOCATION, "users": ["${inputs.user}"]}
+USER_INPUTS = ("allocation_id", "user")
 
 CASES: dict[str, Case] = {
     "cluster.join": Case(
@@ -142,7 +183,6 @@ CASES: dict[str, Case] = {
         inputs=lambda place: {"path": f"/srv/{place.name}", "head": place.head},
         effect=lambda place: "--address=127.0.0.1:6379" in place.file().read_text(),
         input_names=("path", "head"),
-        more={"destructive": True},
     ),
     "cluster.verify": Case(
         params={"cluster": RAY, "node": "n1", "files": RAY_FILES, "within_seconds": 10},
@@ -211,7 +251,7 @@ CASES: dict[str, Case] = {
         effect=lambda place: (place.root / "usr/share/demo/version").read_text() == "1.0\n",
         input_names=("repository",),
         before=lambda place: (empty_root(place.root), (place.root / "var/lib/dpkg/status").write_text("")),
-        more={"allowed_packages": ["demo"], "destructive": True},
+        more={"allowed_packages": ["demo"]},
         as_root=True,
     ),
     "python.env.create": Case(
@@ -226,5 +266,75 @@ CASES: dict[str, Case] = {
         effect=lambda place: place.unit in place.units and place.started[("StartUnit", place.unit)] == 1,
         input_names=("unit",),
         more={"allowed_units": UNITS},
+    ),
+    "baseline.take": Case(
+        params={"allocation_id": ALLOCATION},
+        inputs=with_host,
+        effect=lambda place: place.kept("baseline.json").stat().st_size > 0,
+        input_names=("allocation_id",),
+    ),
+    "identity.grant": Case(
+        params={"allocation_id": ALLOCATION, "users": [{"name": "${inputs.user}", "keys": [KEY]}]},
+        inputs=lambda place: with_host(place) | {"user": place.id},
+        effect=lambda place: (
+            place.line().count(place.id) == 2
+            and (place.root / f"home/{place.id}/.ssh/authorized_keys").read_text() == f"{KEY}\n"
+        ),
+        input_names=USER_INPUTS,
+        as_root=True,
+    ),
+    "storage.grant": Case(
+        params={"allocation_id": ALLOCATION, "path": "${inputs.path}", "owner": "${inputs.user}"},
+        inputs=lambda place: with_user(place) | {"path": f"/srv/{place.name}"},
+        effect=lambda place: place.file().stat().st_uid == 20001,
+        input_names=(*USER_INPUTS, "path"),
+        as_root=True,
+    ),
+    "access.fence": Case(
+        params=OF_USER,
+        inputs=with_user,
+        effect=lambda place: (
+            place.line().endswith(":/usr/sbin/nologin") and not (place.root / f"home/{place.id}/.ssh").exists()
+        ),
+        input_names=USER_INPUTS,
+    ),
+    "workload.stop": Case(
+        params=OF_USER,
+        inputs=with_user,
+        effect=lambda place: True,
+        input_names=USER_INPUTS,
+    ),
+    "storage.release": Case(
+        params=OF_USER,
+        inputs=with_user,
+        effect=lambda place: not (place.root / f"home/{place.id}").exists(),
+        input_names=USER_INPUTS,
+    ),
+    "identity.revoke": Case(
+        params=OF_USER,
+        inputs=with_user,
+        effect=lambda place: (
+            not place.line() and not place.line("etc/shadow") and not (place.root / f"home/{place.id}").exists()
+        ),
+        input_names=USER_INPUTS,
+    ),
+    "device.sanitize": Case(
+        params={"allocation_id": ALLOCATION},
+        inputs=with_host,
+        effect=lambda place: True,
+        input_names=("allocation_id",),
+    ),
+    "residue.check": Case(
+        params={"allocation_id": ALLOCATION},
+        inputs=with_host,
+        effect=lambda place: place.kept("findings.json").read_text() == "[]",
+        input_names=("allocation_id",),
+        first=({"id": "before", "kind": "baseline.take", "params": {"allocation_id": ALLOCATION}},),
+    ),
+    "handover.certify": Case(
+        params={"allocation_id": ALLOCATION, "after": []},
+        inputs=with_host,
+        effect=lambda place: place.kept("certificate.json").stat().st_size > 0,
+        input_names=("allocation_id",),
     ),
 }

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hostler.agent.host.host import Host
+from hostler.agent.journal.rows import PastStep
 from hostler.agent.secrets.table import SecretTable, StepSecrets
 from hostler.agent.steps.contract import StepContext
 from hostler.base.clock import Deadline
+from hostler.base.digest import canonical_json
 from hostler.wire.task import Policy
 
 UNLIMITED = Policy()
@@ -41,6 +43,8 @@ def context_of(
     cancelled: asyncio.Event | None = None,
     secrets: SecretTable | None = None,
     mint: Any = None,
+    allocation_id: str = "",
+    past: tuple[PastStep, ...] = (),
 ) -> StepContext:
     async def save(saved: dict[str, Any]) -> None:
         told.saved.append(saved)
@@ -63,4 +67,7 @@ def context_of(
         log=lambda stream, line: told.lines.append(line),
         save_checkpoint=save,
         mint=mint,
+        allocation_id=allocation_id,
+        past=lambda: past,
+        certify=canonical_json,
     )

@@ -70,6 +70,7 @@ class Daemon:
             write_prefixes=config.files.write_prefixes,
             deny_prefixes=(*config.files.deny_prefixes, str(config.state)),
             spool=config.state / "spool",
+            allocations=config.state / "allocations",
             parallel=config.parallel_tasks,
             fetch=config.fetch,
             adopt_orphans=True,

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from hostler.base.errors import error
-from hostler.cli import audit_witness
+from hostler.cli import audit_handover, audit_witness
 from hostler.cli.client import Client
 from hostler.cli.operations_api import operation_path
 from hostler.cli.output import EXIT_REFUSED, check_target, guarded, output_option, print_done, print_json
@@ -22,6 +22,7 @@ def command() -> None:
 
 for each in audit_witness.COMMANDS:
     command.add_command(each)
+command.add_command(audit_handover.command)
 
 
 @command.command()

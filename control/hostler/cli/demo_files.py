@@ -65,19 +65,19 @@ def prepare(home: Path, ports: Ports, now_ms: int) -> None:
 
 
 def sign_catalog(home: Path, now_ms: int) -> None:
-    """Signs the profiles that ship with Hostler with the demo's catalog key."""
+    """Signs the profiles that ship with Hostler with the demo's catalog keys; those that destroy need them all."""
     from hostler.catalog import manifest as catalog
     from hostler.catalog.load import load_profiles
+    from hostler.catalog.proposal import propose, sign
 
     profiles = load_profiles(builtin_profiles())
     definitions = [definition for definition, _ in profiles.definitions]
     commands = [profile for profile, _ in profiles.commands]
     configs = profiles.configs
     made = catalog.make_manifest(1, definitions, commands, configs, now_ms=now_ms, lifetime_ms=_DAY_MS)
-    signed = catalog.sign_manifest(made, [ceremony.load_signer(home / "pki" / "catalog" / "catalog.key")])
-    documents = [d.canonical() for d in definitions] + [c.canonical() for c in commands]
-    documents += [config.canonical() for config in configs.values()]
-    (home / "catalog.json").write_bytes(catalog.write_bundle(signed, documents))
+    signers = [ceremony.load_signer(path) for path in sorted((home / "pki" / "catalog").glob("*.key"))]
+    signed = sign(propose(made, definitions, commands, resolvers=configs.values()), signers)
+    (home / "catalog.json").write_bytes(signed.to_bundle())
 
 
 def builtin_profiles() -> Path:

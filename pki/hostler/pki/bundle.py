@@ -220,6 +220,11 @@ def _extends(report: NodeReport, old: NodeChain | None, now: NodeChain) -> NodeR
     return msgspec.structs.replace(report, fault=fault)
 
 
+def node_keys(chain: NodeChain) -> list[PublicKey]:
+    """As the bundle names them; `verify_bundle` is what anchors them. Raises `untrusted_key`."""
+    return [_key(entry, "", None) for entry in chain.keys]
+
+
 def _key(entry: NodeKey, node_id: str, cas: tuple[str, ...] | None) -> PublicKey:
     try:
         key = PublicKey(base64.b64decode(entry.spki, validate=True))

@@ -13,6 +13,7 @@ from hostler.pki.keys import Signer
 STATEMENT = "https://in-toto.io/Statement/v1"
 STEP_PREDICATE = "https://hostler.dev/receipt/step/v1"
 REFUSAL_PREDICATE = "https://hostler.dev/receipt/refusal/v1"
+HANDOVER_PREDICATE = "https://hostler.dev/handover/v1"
 
 
 def chain_link(node_id: str, index: int, previous: str) -> dict[str, Any]:
@@ -34,6 +35,15 @@ def refusal_statement(predicate: dict[str, Any], link: dict[str, Any]) -> dict[s
     """A refusal's receipt; its subject is the envelope that was refused."""
     subject = {"name": "envelope", "digest": {"sha256": predicate["envelope_digest"]}}
     return _statement([subject], REFUSAL_PREDICATE, predicate, link)
+
+
+def handover_statement(predicate: dict[str, Any]) -> dict[str, Any]:
+    """That a node is clean after an allocation; its subjects are the receipts it rests on."""
+    subjects = [
+        {"name": f"{link['task_id']}/{link['step_id']}", "digest": {"sha256": link["receipt_digest"]}}
+        for link in predicate["receipts"]
+    ]
+    return {"_type": STATEMENT, "subject": subjects, "predicateType": HANDOVER_PREDICATE, "predicate": predicate}
 
 
 def sign_statement(statement: dict[str, Any], signer: Signer) -> bytes:

@@ -4,6 +4,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from hostler.catalog.params.allocation import (
+    AccessFence,
+    BaselineTake,
+    IdentityGrant,
+    IdentityRevoke,
+    StorageGrant,
+    StorageRelease,
+    WorkloadStop,
+)
 from hostler.catalog.params.artifact import PullBlob, PullOci, Verify
 from hostler.catalog.params.cluster import Join
 from hostler.catalog.params.cluster import Verify as VerifyCluster
@@ -15,6 +24,7 @@ from hostler.catalog.params.health import HealthCheck
 from hostler.catalog.params.network import FabricVerify as NetworkFabricVerify
 from hostler.catalog.params.package import Install
 from hostler.catalog.params.python import EnvCreate
+from hostler.catalog.params.reclaim import DeviceSanitize, HandoverCertify, ResidueCheck
 from hostler.catalog.params.resolver import ConfigApply
 from hostler.catalog.params.service import Control
 
@@ -106,5 +116,33 @@ KINDS: dict[str, Kind] = {
         Control,
         "bring a systemd unit into a state, and wait for it",
         ("unit", "before", "after"),
+    ),
+    "baseline.take": Kind(
+        BaselineTake, "record what stands on the host before a tenant comes", ("baseline_digest", "items", "coverage")
+    ),
+    "identity.grant": Kind(IdentityGrant, "make an allocation's users, with their keys", ("users",)),
+    "storage.grant": Kind(StorageGrant, "make an allocation's scratch directory", ("path",)),
+    "access.fence": Kind(
+        AccessFence, "lock an allocation's users out and end their sessions", ("users", "stuck"), destructive=True
+    ),
+    "workload.stop": Kind(
+        WorkloadStop, "stop an allocation's units and processes", ("units", "users"), destructive=True
+    ),
+    "storage.release": Kind(
+        StorageRelease, "unmount and remove an allocation's storage", ("removed",), destructive=True
+    ),
+    "identity.revoke": Kind(
+        IdentityRevoke, "remove an allocation's users and all that lets them in", ("users",), destructive=True
+    ),
+    "device.sanitize": Kind(
+        DeviceSanitize, "erase whole disks and prove it by reading back", ("erased", "method"), destructive=True
+    ),
+    "residue.check": Kind(
+        ResidueCheck,
+        "compare the host with the baseline from before the tenant",
+        ("baseline_digest", "inventory_digest"),
+    ),
+    "handover.certify": Kind(
+        HandoverCertify, "sign that the node is clean after an allocation", ("certificate", "certificate_digest")
     ),
 }

@@ -193,6 +193,7 @@ _FILLERS: tuple[Any, ...] = (
     "a",
     [{"type": "tcp", "host": "a", "port": 1}],
     [{"name": "aa"}],
+    [{"name": "a"}],
     "a.service",
 )
 

@@ -1,5 +1,6 @@
 """What root of this node forbids: `[authority]` of agent.toml. It wins over everything (AZ-09, EX-09)."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -79,6 +80,8 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             self.check_value(name, getattr(params, name, None))
         for path in files_of(params):
             self.check_value("path", path)
+        for name, value in named_by(params):
+            self.check_value(name, value)
 
     def permitted_packages(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of a definition's `allowed_packages` that this node, too, lets in."""
@@ -118,6 +121,14 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             raise _denied(f"source {_shown(url)} is forbidden on this node", "deny_sources")
         if self.allow_sources is not None and not _matches(self.allow_sources, url):
             raise _denied(f"source {_shown(url)} is not among the allowed ones of this node", "allow_sources")
+
+
+def named_by(params: msgspec.Struct) -> Iterator[tuple[str, Any]]:
+    """Users and disks that a step lists, as parameters that are checked one by one."""
+    for user in getattr(params, "users", ()):
+        yield "owner", getattr(user, "name", user)
+    for device in getattr(params, "devices", ()):
+        yield "path", device.path
 
 
 _LISTS = ("packages", "repositories", "indexes", "units")

@@ -42,7 +42,7 @@ class Disks:
         except OSError as err:
             raise error("file_error", f"the mount table {table} cannot be read: {err.strerror}") from err
         wanted = path.rstrip("/") or "/"
-        found = [mount for mount in map(_parse, lines) if mount is not None and mount.path == wanted]
+        found = [mount for mount in parse_mounts("\n".join(lines)) if mount.path == wanted]
         return found[-1] if found else None
 
     def space(self, path: str) -> Space:
@@ -53,6 +53,11 @@ class Disks:
         except OSError as err:
             raise error("file_error", f"the file system at {path} cannot be asked: {err.strerror}") from err
         return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+
+def parse_mounts(table: str) -> list[MountPoint]:
+    """/proc/PID/mountinfo, in the order of mounting."""
+    return [mount for mount in map(_parse, table.splitlines()) if mount is not None]
 
 
 def _parse(line: str) -> MountPoint | None:

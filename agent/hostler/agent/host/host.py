@@ -11,15 +11,20 @@ from hostler.agent.host.fetch_settings import FetchSettings
 from hostler.base.clock import Clock, SystemClock
 
 if TYPE_CHECKING:  # a door loads on first use: an idle agent carries none of them
+    from hostler.agent.host.accounts import Accounts
+    from hostler.agent.host.block_devices import BlockDevices
     from hostler.agent.host.blocking import Blocking
     from hostler.agent.host.disks import Disks
+    from hostler.agent.host.eviction import Eviction
     from hostler.agent.host.execute import Execute
     from hostler.agent.host.files import Files
+    from hostler.agent.host.holdings import Holdings
     from hostler.agent.host.net import Net
     from hostler.agent.host.packages import Packages
     from hostler.agent.host.processes import Processes
     from hostler.agent.host.pythons import Pythons
     from hostler.agent.host.systemd import Systemd
+    from hostler.agent.host.tenant_trees import TenantTrees
     from hostler.agent.host.trees import Trees
 
 
@@ -33,6 +38,7 @@ class Host:
         write_prefixes: where files may be written; whole path components.
         deny_prefixes: where they may not, whatever `write_prefixes` says.
         spool: private directory for the records of running commands.
+        allocations: private directory for what is kept of each allocation.
         parallel: how many commands may run at once.
         fetch: what the operator decided about transfers.
         adopt_orphans: for the daemon only: every child of this process that is no helper is ended.
@@ -44,6 +50,7 @@ class Host:
     write_prefixes: tuple[str, ...] = ("/",)
     deny_prefixes: tuple[str, ...] = ()
     spool: Path = Path("/var/lib/hostler/spool")
+    allocations: Path = Path("/var/lib/hostler/allocations")
     parallel: int = 8
     fetch: FetchSettings = field(default_factory=FetchSettings)
     adopt_orphans: bool = False
@@ -132,6 +139,36 @@ class Host:
         from hostler.agent.host.disks import Disks
 
         return Disks(self.root)
+
+    @cached_property
+    def accounts(self) -> "Accounts":
+        from hostler.agent.host.accounts import Accounts
+
+        return Accounts(self.root)
+
+    @cached_property
+    def eviction(self) -> "Eviction":
+        from hostler.agent.host.eviction import Eviction
+
+        return Eviction(self.root)
+
+    @cached_property
+    def tenant_trees(self) -> "TenantTrees":
+        from hostler.agent.host.tenant_trees import TenantTrees
+
+        return TenantTrees(self.root, self.files)
+
+    @cached_property
+    def block_devices(self) -> "BlockDevices":
+        from hostler.agent.host.block_devices import BlockDevices
+
+        return BlockDevices(self.root)
+
+    @cached_property
+    def holdings(self) -> "Holdings":
+        from hostler.agent.host.holdings import Holdings
+
+        return Holdings(self.allocations)
 
     def forget_run(self, task_id: str, step_index: int) -> None:
         """The step's outcome is durable: what was kept about its command for a restart can go."""

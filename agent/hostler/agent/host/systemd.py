@@ -102,6 +102,15 @@ class Systemd:
                 await _manager(router, "DisableUnitFiles", "asb", ([unit], False))
             await _manager(router, "Reload")
 
+    async def stop(self, unit: str) -> None:
+        """Stops a unit and waits until systemd has done it; nothing for one that it does not know.
+
+        Raises:
+            HostlerError: `not_found` when no systemd answers here.
+        """
+        if (await self.unit_state(unit)).load != "not-found":
+            await self.run_job(unit, "stop")
+
     @asynccontextmanager
     async def _bus(self) -> AsyncIterator[DBusRouter]:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hostler.agent.journal import catalogs, chain, meta, outbox, refusals, steps, tasks
+from hostler.agent.journal import allocations, catalogs, chain, meta, outbox, refusals, steps, tasks
 from hostler.agent.journal.compact import compact
 from hostler.agent.journal.db import open_pair, storage_error
 from hostler.agent.journal.rows import (
@@ -16,6 +16,7 @@ from hostler.agent.journal.rows import (
     Cancelling,
     ChainHead,
     KnownTask,
+    PastStep,
     Receipt,
     Refusable,
     ReusableStep,
@@ -177,6 +178,10 @@ class Journal:
 
     def checkpoint(self, key: TaskKey, step_id: str) -> dict[str, Any]:
         return steps.checkpoint(self._read, key, step_id)
+
+    def past(self, allocation_id: str) -> tuple[PastStep, ...]:
+        """Every step that ended here for an allocation, oldest first."""
+        return allocations.past(self._read, allocation_id)
 
     # -- outbox -------------------------------------------------------------------------------
 

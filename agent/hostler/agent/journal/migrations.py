@@ -40,7 +40,20 @@ def _first(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first,)
+def _allocations(db: sqlite3.Connection) -> None:
+    """What was done for an allocation outlives the detail of its tasks: a tenant may stay for months."""
+    db.execute(
+        """CREATE TABLE allocation_steps (
+            number INTEGER PRIMARY KEY AUTOINCREMENT, allocation_id TEXT NOT NULL, operation_type TEXT NOT NULL,
+            operation_id TEXT NOT NULL, task_id TEXT NOT NULL, attempt_number INTEGER NOT NULL,
+            step_id TEXT NOT NULL, kind TEXT NOT NULL, state TEXT NOT NULL, task_state TEXT NOT NULL,
+            outputs BLOB NOT NULL, chain_index INTEGER NOT NULL, receipt_digest TEXT NOT NULL,
+            finished_ms INTEGER NOT NULL)"""
+    )
+    db.execute("CREATE INDEX allocation_steps_of ON allocation_steps (allocation_id, number)")
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first, _allocations)
 
 
 def migrate(db: sqlite3.Connection) -> None:

@@ -82,12 +82,50 @@ class StepStart(msgspec.Struct, frozen=True, kw_only=True):
     report: StepReport
 
 
+class ForAllocation(msgspec.Struct, frozen=True):
+    """Whom a step was for; `operation_type` is `type@version`."""
+
+    allocation_id: str
+    operation_type: str
+    operation_id: str
+
+
+class PastStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that ended here for an allocation.
+
+    Attributes:
+        number: order in which they ended.
+        task_state: how the task ended, if it ended with this step; else "".
+        chain_index: of its receipt; -1 where it stands on an earlier one.
+    """
+
+    number: int
+    operation_type: str
+    operation_id: str
+    task_id: str
+    attempt_number: int
+    step_id: str
+    kind: str
+    state: str
+    task_state: str
+    outputs_json: bytes
+    chain_index: int
+    receipt_digest: str
+    finished_ms: int
+
+    @property
+    def type(self) -> str:
+        """Of the operation, without its version."""
+        return self.operation_type.partition("@")[0]
+
+
 class StepEnd(msgspec.Struct, frozen=True, kw_only=True):
     """One transaction: outcome, receipt, report, the last log lines, and the task's end if this was it.
 
     Attributes:
         report: without its receipt, which is made inside the transaction.
         trace: of an unexpected exception; stays on the node.
+        allocation: remembered for as long as the journal lives.
     """
 
     task: TaskKey
@@ -96,6 +134,7 @@ class StepEnd(msgspec.Struct, frozen=True, kw_only=True):
     logs: tuple[LogLine, ...] = ()
     final: TaskReport | None = None
     trace: str = ""
+    allocation: ForAllocation | None = None
 
 
 class ChainHead(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hostler.agent.journal import chain, outbox, tasks
+from hostler.agent.journal import allocations, chain, outbox, tasks
 from hostler.agent.journal.rows import ChainHead, Receipt, ReusableStep, StepEnd, StepStart, TaskKey
 from hostler.base.errors import HostlerError, error
 from hostler.wire.report import StepReport
@@ -64,6 +64,7 @@ def finish(db: sqlite3.Connection, end: StepEnd, sign: Callable[[ChainHead], byt
         report.started_at_ms, report.finished_at_ms,
     )  # fmt: skip
     db.execute(_END, row)
+    allocations.remember(db, end, report, signed=receipt is not None)
     outbox.add(db, report)
     if end.final is not None:
         tasks.finish(db, key, end.final, end.trace)

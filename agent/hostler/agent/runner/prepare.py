@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from hostler.agent.resolver.resolver import Resolved
-from hostler.agent.runner.work import Parts, Work, key_of
+from hostler.agent.runner.work import Parts, Work, allocation_of, key_of
 from hostler.agent.steps.contract import StepKind, StepView
 from hostler.agent.steps.table import step_kind
 from hostler.base.digest import digest_of
@@ -72,6 +72,7 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
         check_written(step.kind, path, work.definition.auto_executed_paths)
     check_allowed(step.kind, params, work.definition)
     parts.authority.check_step(step.kind, params, command)
+    whose = allocation_of(work)
     view = StepView(
         host=parts.host,
         params=params,
@@ -87,6 +88,8 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
         allowed_packages=parts.authority.permitted_packages(work.definition.allowed_packages),
         checkpoint=parts.journal.checkpoint(key_of(task), step.step_id),
         artifact_keys=_artifact_keys(parts),
+        allocation_id=task.allocation_id,
+        past=lambda: parts.journal.past(whose.allocation_id if whose else ""),
     )
     return Prepared(index, step, kind, view, params_digest(step.kind, filled, resolved), resolved)
 

@@ -9,7 +9,7 @@ from hostler.agent.secrets.table import Ending
 from hostler.agent.steps.contract import Outcome
 from hostler.base.digest import sha256_hex
 from hostler.pki.keys import FileSigner
-from hostler.pki.statements import chain_link, refusal_statement, sign_statement, step_statement
+from hostler.pki.statements import chain_link, handover_statement, refusal_statement, sign_statement, step_statement
 from hostler.wire.report import Artifact, StepReport
 from hostler.wire.task import StepSpec, TaskSpec
 
@@ -86,6 +86,11 @@ class ReceiptMaker:
             "at_ms": refusal.at_ms,
         }
         return sign_statement(refusal_statement(predicate, self._link(head)), self._signer)
+
+    def handover(self, predicate: dict[str, Any]) -> bytes:
+        """DSSE JSON: that this node is clean after an allocation."""
+        named = predicate | {"node_id": self._node_id, "trust_domain": self._trust_domain}
+        return sign_statement(handover_statement(named), self._signer)
 
     def _link(self, head: ChainHead) -> dict[str, Any]:
         return chain_link(self._node_id, head.index, head.previous)

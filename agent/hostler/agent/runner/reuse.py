@@ -6,7 +6,7 @@ from hostler.agent.journal.rows import StepEnd
 from hostler.agent.runner.patience import durably
 from hostler.agent.runner.prepare import Outputs, bound, params_digest, resolved_for, waits_for
 from hostler.agent.runner.reports import step_report
-from hostler.agent.runner.work import Parts, Work, key_of
+from hostler.agent.runner.work import Parts, Work, allocation_of, key_of
 from hostler.base.errors import HostlerError
 from hostler.wire.report import StepStatus, TaskReport
 from hostler.wire.task import ReusedStep, StepSpec
@@ -56,7 +56,7 @@ async def report_reused(parts: Parts, work: Work, index: int, final: TaskReport 
         outputs_json=claim.outputs_json,
         receipt_digest=claim.receipt_digest,
     )
-    end = StepEnd(task=key_of(work.spec), params_digest="", report=report, final=final)
+    end = StepEnd(task=key_of(work.spec), params_digest="", report=report, final=final, allocation=allocation_of(work))
     await durably(lambda: parts.journal.finish_step(end, None))
 
 

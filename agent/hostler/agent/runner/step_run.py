@@ -19,7 +19,7 @@ from hostler.agent.runner.receipt import StepFacts
 from hostler.agent.runner.remint import Lost
 from hostler.agent.runner.reports import error_fields, step_report
 from hostler.agent.runner.steplog import StepLog, StepMeter
-from hostler.agent.runner.work import Parts, Work, key_of
+from hostler.agent.runner.work import Parts, Work, allocation_of, key_of
 from hostler.agent.secrets.table import Ending, SecretTable, StepSecrets
 from hostler.agent.steps.contract import MintedSecret, MintOrder, Outcome, StepContext, Truth
 from hostler.base.clock import Deadline
@@ -140,6 +140,7 @@ class StepRun:
             logs=self._log.rest(),
             final=final,
             trace=ended.trace,
+            allocation=allocation_of(self._work),
         )
         sign = functools.partial(self._sign, report, ended.outcome, endings)
         await durably(lambda: self._parts.journal.finish_step(stored, sign))
@@ -190,6 +191,7 @@ class StepRun:
             log=self._log.line,
             secrets=secrets or StepSecrets(self._secrets, step_id),
             confined=self._sandbox.update,
+            certify=parts.receipts.handover,
             save_checkpoint=functools.partial(parts.journal.save_checkpoint, self._key, step_id),
             mint=functools.partial(self._mint, step_id),
         )

@@ -8,7 +8,7 @@ import msgspec
 
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
-from hostler.agent.journal.rows import TaskKey
+from hostler.agent.journal.rows import ForAllocation, TaskKey
 from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.runner.receipt import ReceiptMaker
 from hostler.agent.steps.contract import MintedSecret, MintOrder
@@ -61,6 +61,15 @@ class Parts:
     redact: Callable[[str], str]
     resolver: Resolver
     mint: Callable[[MintOrder], Awaitable[MintedSecret]]
+
+
+def allocation_of(work: Work) -> ForAllocation | None:
+    """The allocation that the envelope binds, or else the input of that name."""
+    spec = work.spec
+    named = spec.allocation_id or work.inputs.get("allocation_id")
+    if not isinstance(named, str) or not named:
+        return None
+    return ForAllocation(named, f"{spec.operation_type}@{spec.version}", spec.operation_id)
 
 
 def key_of(spec: TaskSpec) -> TaskKey:

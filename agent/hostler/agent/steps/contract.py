@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from hostler.agent.host.host import Host
+from hostler.agent.journal.rows import PastStep
 from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.secrets.table import StepSecrets
 from hostler.base.clock import Deadline
@@ -136,6 +137,8 @@ class StepView:
     resolver: Resolver | None = None
     checkpoint: dict[str, Any] = field(default_factory=dict)
     artifact_keys: tuple[bytes, ...] = ()  # SPKI DER of keys that may sign artifacts
+    allocation_id: str = ""  # that the envelope is bound to
+    past: Callable[[], tuple[PastStep, ...]] = tuple  # what ended here for the allocation, oldest first
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,7 @@ class StepContext(StepView):
     confined: Callable[[dict[str, Any]], None] = field(kw_only=True)  # for the receipt: what it was held to
     # asks for a credential: type, intent, part
     mint: Callable[[str, dict[str, Any], str], Awaitable[MintedSecret]] = field(kw_only=True)
+    certify: Callable[[dict[str, Any]], bytes] = field(kw_only=True)  # DSSE JSON: a hand-over in the node's name
 
 
 class StepKind(Protocol):

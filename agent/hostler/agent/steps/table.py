@@ -24,6 +24,16 @@ MODULES: dict[str, str] = {
     "package.install": "hostler.agent.steps.package_install",
     "python.env.create": "hostler.agent.steps.python_env_create",
     "service.control": "hostler.agent.steps.service_control",
+    "baseline.take": "hostler.agent.steps.baseline_take",
+    "identity.grant": "hostler.agent.steps.identity_grant",
+    "storage.grant": "hostler.agent.steps.storage_grant",
+    "access.fence": "hostler.agent.steps.access_fence",
+    "workload.stop": "hostler.agent.steps.workload_stop",
+    "storage.release": "hostler.agent.steps.storage_release",
+    "identity.revoke": "hostler.agent.steps.identity_revoke",
+    "device.sanitize": "hostler.agent.steps.device_sanitize",
+    "residue.check": "hostler.agent.steps.residue_check",
+    "handover.certify": "hostler.agent.steps.handover_certify",
 }
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from hostler.agent.admission.authority import LocalAuthority
 from hostler.base.errors import HostlerError
+from hostler.base.strict import convert
+from hostler.catalog.kinds import KINDS
 from hostler.catalog.params.file import Render
 
 
@@ -83,3 +85,19 @@ def test_owner_and_group_are_users_too() -> None:
         authority.check_step("file.render", render, None)
     assert caught.value.code == "local_policy_denied"
     assert "deny_users" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [
+        ("identity.grant", {"users": [{"name": "ok"}, {"name": "boss"}]}),
+        ("access.fence", {"users": ["ok", "boss"]}),
+        ("device.sanitize", {"devices": [{"path": "/dev/sda"}]}),
+    ],
+)
+def test_AZ_09_users_and_disks_that_a_step_lists_are_asked_about_too(kind: str, params: dict[str, Any]) -> None:
+    typed = convert({"allocation_id": "al-1"} | params, KINDS[kind].params)
+    LocalAuthority().check_step(kind, typed, None)
+    with pytest.raises(HostlerError) as caught:
+        LocalAuthority(deny_users=("boss",), deny_paths=("/dev/sda",)).check_step(kind, typed, None)
+    assert caught.value.code == "local_policy_denied"
