@@ -7,6 +7,8 @@ hello for one that was away, and again when a window passed before the node took
 import msgspec
 
 from hostler.control.kernel import events
+from hostler.control.kernel.allocation_rows import AllocationRow
+from hostler.control.kernel.allocation_states import ACTIVE, DRAINING
 from hostler.control.kernel.model import CancelOrder, Draft, TaskOrder
 from hostler.control.kernel.rows import CursorRow, NodeRow, OperationRow, TaskRow
 from hostler.control.kernel.tasks import fail_task, move_task, node_of, operation_of
@@ -48,7 +50,7 @@ def free_slots(draft: Draft, operation: OperationRow) -> int:
 def assign(draft: Draft, task: TaskRow, node: NodeRow) -> TaskRow:
     """Orders an envelope for a task; ownership is checked again first (OP-09)."""
     operation = operation_of(draft, task.operation_id)
-    refusal = _dispatch_refusal(operation, node)
+    refusal = _dispatch_refusal(draft, operation, node)
     if refusal is not None:
         return fail_task(draft, task, *refusal)
     sequence = next_sequence(draft, node.node_id)
@@ -65,12 +67,28 @@ def assign(draft: Draft, task: TaskRow, node: NodeRow) -> TaskRow:
     return move_task(draft, task, "assign", sequence=sequence, expires_at_ms=expires)
 
 
-def _dispatch_refusal(operation: OperationRow, node: NodeRow) -> tuple[str, str] | None:
+def _dispatch_refusal(draft: Draft, operation: OperationRow, node: NodeRow) -> tuple[str, str] | None:
     if node.state != "active":
         return "revoked", f"node {node.name} was revoked before the task was sent"
     if (node.org_id, node.project_id) != (operation.org_id, operation.project_id):
         return "target_not_owned", f"node {node.name} left the project before the task was sent"
+    if node.allocation_id != (operation.linked_allocation_id or ""):
+        return "wrong_allocation", f"node {node.name} changed hands before the task was sent"
+    if operation.linked_allocation_id and of_tenant(operation):
+        allocation = draft.get(AllocationRow, operation.linked_allocation_id)
+        if allocation is None or allocation.state != ACTIVE:
+            return "allocation_state", f"allocation {operation.linked_allocation_id} ended before the task was sent"
     return None
+
+
+def of_tenant(operation: OperationRow) -> bool:
+    """Not one of a chain, of an administrator, or of the control plane itself."""
+    return operation.trigger_source == "tenant_request"
+
+
+def waits(node: NodeRow, operation: OperationRow) -> bool:
+    """Whether nothing of the operation is sent to the node for now. A drain holds back only what tenants ask for."""
+    return node.connection != "connected" or bool(node.hold) or (node.scheduling == DRAINING and of_tenant(operation))
 
 
 def order_cancel(draft: Draft, task: TaskRow, node: NodeRow) -> TaskRow:
@@ -98,7 +116,7 @@ def fill(draft: Draft, operation_id: str) -> None:
         if task.state != QUEUED:
             continue
         node = node_of(draft, task.node_id)
-        if node.state == "active" and (node.connection != "connected" or node.hold):
+        if node.state == "active" and waits(node, operation):
             continue
         if assign(draft, task, node).state == ASSIGNED:
             slots -= 1

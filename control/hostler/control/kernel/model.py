@@ -1,12 +1,14 @@
 """What a decision reads and what it makes: `View` in, `Decision` out, `Draft` in between."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from hostler.base.errors import HostlerError
+from hostler.control.kernel.allocation_rows import AllocationRow, CordonRow, LeaseRow, LinkRow
+from hostler.control.kernel.allocation_settings import AllocationSettings
 from hostler.control.kernel.audit_rows import CheckpointHeadRow, CheckpointRow, CountersignatureRow
 from hostler.control.kernel.rows import (
     AttemptRow,
@@ -54,6 +56,10 @@ KEYED: tuple[type[Row], ...] = (
     CheckpointRow,
     CheckpointHeadRow,
     CountersignatureRow,
+    AllocationRow,
+    LeaseRow,
+    LinkRow,
+    CordonRow,
 )
 KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
 
@@ -81,6 +87,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     start_within_ms: int = 86_400_000
     max_tasks: int = 10_000
     control_epoch: int = 1
+    allocations: AllocationSettings = AllocationSettings()
 
 
 class View(Protocol):
@@ -115,6 +122,20 @@ class View(Protocol):
     def current_catalog(self) -> CatalogRow | None: ...
 
     def latest_checkpoint(self) -> CheckpointRow | None: ...
+
+    def allocation_by_external(self, org_id: str, project_id: str, external_id: str) -> AllocationRow | None: ...
+
+    def pool_nodes(self) -> Iterable[NodeRow]: ...
+
+    def waiting_allocations(self) -> Iterable[AllocationRow]: ...
+
+    def leases_of(self, allocation_id: str) -> Iterable[LeaseRow]: ...
+
+    def overdue_links(self, now_ms: int, limit: int) -> Iterable[LinkRow]: ...
+
+    def open_operations_of(self, allocation_id: str) -> Iterable[OperationRow]: ...
+
+    def cordons_of(self, node_id: str) -> Iterable[CordonRow]: ...
 
 
 class TaskOrder(msgspec.Struct, frozen=True):
@@ -178,6 +199,10 @@ class Draft:
         self.orders: dict[tuple[str, int], TaskOrder | CancelOrder | CheckpointOrder] = {}
         self.wake: set[str] = set()
         self.revoked: list[str] = []
+        self.touched: dict[tuple[str, str], None] = {}  # (operation, node) of a task that ended, if bound to either
+        self.moved: dict[str, None] = {}  # allocations of which a node moved
+        self.more_room = False  # a node may have become assignable
+        self.follow: Callable[[Draft], None] = lambda _: None
         self._rows: dict[type[Row], dict[Any, Row]] = {}
         self._new: dict[type[Row], dict[Any, None]] = {}  # in order
 
@@ -214,7 +239,14 @@ class Draft:
         own = [row for row in made if isinstance(row, TaskRow) and row.operation_id == operation_id]
         return [*self.current(self.view.tasks_of(operation_id)), *own]
 
+    def rows_of(self, type_: type[R], stored: Iterable[R]) -> list[R]:
+        """Stored rows as this draft has them, and those of the type that it has made."""
+        made = [self._rows[type_][key] for key in self._new.get(type_, ())]
+        known = {KEYS[type_](row) for row in made}
+        return [*(row for row in self.current(stored) if KEYS[type_](row) not in known), *made]  # type: ignore[list-item]
+
     def decision(self, result: Any = None, refusal: HostlerError | None = None) -> Decision:
+        self.follow(self)
         inserts: dict[type[Row], list[Row]] = {}
         updates: dict[type[Row], list[Row]] = {}
         for type_, rows in self._rows.items():

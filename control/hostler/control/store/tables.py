@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hostler.control.kernel import audit_rows, rows
+from hostler.control.kernel import allocation_rows, audit_rows, rows
 from hostler.control.kernel.rows import Row
 from hostler.control.kernel.trust_rows import KeysetRow
 
@@ -33,6 +33,10 @@ NAMES: dict[type[Row], str] = {
     audit_rows.CheckpointRow: "checkpoints",
     audit_rows.CheckpointHeadRow: "checkpoint_heads",
     audit_rows.CountersignatureRow: "countersignatures",
+    allocation_rows.AllocationRow: "allocations",
+    allocation_rows.LeaseRow: "allocation_nodes",
+    allocation_rows.LinkRow: "allocation_links",
+    allocation_rows.CordonRow: "worker_policies",
 }
 
 

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from hostler.control.kernel.allocation_rows import AllocationRow, CordonRow, LeaseRow, LinkRow
 from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.model import KEYS
 from hostler.control.kernel.rows import (
@@ -114,6 +115,30 @@ class StoreView:
     def current_catalog(self) -> CatalogRow | None:
         found = self._where(CatalogRow, "1 ORDER BY registered_at_ms DESC, version DESC LIMIT 1")
         return found[0] if found else None
+
+    def pool_nodes(self) -> list[NodeRow]:
+        return self._where(NodeRow, "pool = 1 ORDER BY node_id")
+
+    def allocation_by_external(self, org_id: str, project_id: str, external_id: str) -> AllocationRow | None:
+        condition = "project_id = ? AND org_id = ? AND external_id = ? AND external_id != ''"
+        return next(iter(self._where(AllocationRow, condition, project_id, org_id, external_id)), None)
+
+    def waiting_allocations(self) -> list[AllocationRow]:
+        return self._where(AllocationRow, "state = 'requested' ORDER BY allocation_id")
+
+    def leases_of(self, allocation_id: str) -> list[LeaseRow]:
+        return self._where(LeaseRow, "allocation_id = ?", allocation_id)
+
+    def overdue_links(self, now_ms: int, limit: int) -> list[LinkRow]:
+        condition = "state IN ('waiting', 'running') AND deadline_ms <= ? ORDER BY deadline_ms LIMIT ?"
+        return self._where(LinkRow, condition, now_ms, limit)
+
+    def open_operations_of(self, allocation_id: str) -> list[OperationRow]:
+        condition = "linked_allocation_id = ? AND status IN ('queued', 'running') ORDER BY operation_id"
+        return self._where(OperationRow, condition, allocation_id)
+
+    def cordons_of(self, node_id: str) -> list[CordonRow]:
+        return self._where(CordonRow, "node_id = ?", node_id)
 
     def latest_checkpoint(self) -> CheckpointRow | None:
         found = self._where(CheckpointRow, "checkpoint_index = (SELECT max(checkpoint_index) FROM checkpoints)")
