@@ -175,6 +175,7 @@ class Daemon:
             "session": self.session.state,
             "hold": self._hold(),
             "drift": self._drift(),
+            "allocation": msgspec.to_builtins(self.journal.binding),
             "storage": self.journal.storage,
             "running_tasks": self.pipeline.running,
             "outbox_rows": self.journal.outbox_rows,
@@ -223,7 +224,7 @@ class Daemon:
         return AdmissionView(
             node_id=self.me.node_id,
             thumbprint=self.me.thumbprint,
-            allocation_id=self.config.allocation_id,
+            binding=self.journal.binding,
             trust=self.trusted.store,
             catalog=self.trusted.catalog,
             authority=self.config.authority,

@@ -97,7 +97,14 @@ def build_task(order: TaskOrder, shared: Shared, task: TaskRow, attempt: Attempt
         approved_plan_digest=task.approved_plan_digest,
         reused=reused,
         timeout_seconds=shared.timeout_seconds,
+        trigger_source=_trigger(operation),
     )
+
+
+def _trigger(operation: OperationRow) -> str:
+    """Signed only where a node has to tell an allocation's own work from its tenant's."""
+    asked_by = operation.trigger_source
+    return asked_by if operation.linked_allocation_id and asked_by != "tenant_request" else ""
 
 
 def build_cancel(order: CancelOrder, operation: OperationRow, task: TaskRow, epoch: int) -> CancelSpec:
