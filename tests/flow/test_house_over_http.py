@@ -46,7 +46,13 @@ def tokens(house: House) -> dict[str, str]:
 
 def ask(house: House, route: Route, token: str, operation_id: str) -> httpx.Response:
     path = route.path.format(
-        project_id=PROJECT, operation_id=operation_id, node_id="a", ref="node.smoke.noop@v1", name="nobody", index="0"
+        project_id=PROJECT,
+        operation_id=operation_id,
+        node_id="a",
+        ref="node.smoke.noop@v1",
+        name="nobody",
+        index="0",
+        allocation_id="alc_none",
     )
     headers = {"authorization": f"Bearer {token}"} if token else {}
     with httpx.Client(base_url=house.ports.server, headers=headers, trust_env=False) as http:

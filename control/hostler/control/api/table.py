@@ -3,45 +3,14 @@
 The router asks row by row: what is called most stands first.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
-
-import msgspec
-
 from hostler.control.api import bodies
-from hostler.control.api.call import Call
+from hostler.control.api.allocation_table import ALLOCATION_ROUTES
 from hostler.control.api.principal import Caller
+from hostler.control.api.route import Route as Route  # noqa: PLC0414 - it is looked for here
 from hostler.control.api.routes import audit, definitions, nodes, operations, principals, trust
 from hostler.control.store import records
 from hostler.pki.bundle import Bundle
 from hostler.pki.checkpoint import CheckpointPage
-
-Handler = Callable[[Call], Awaitable[Any]]
-
-
-class Route(NamedTuple):
-    """Attributes:
-    action: what a mutation is called in the audit; "" for what only reads.
-    query: names of the query parameters; any other is refused.
-    events: the answer may be server-sent events.
-    answer: type of the answer's body.
-    """
-
-    method: str
-    path: str
-    permission: str
-    handler: Handler
-    summary: str
-    body: type[msgspec.Struct] | None = None
-    query: tuple[str, ...] = ()
-    events: bool = False
-    action: str = ""
-    answer: Any = None
-
-    @property
-    def name(self) -> str:
-        return f"{self.handler.__module__.rpartition('.')[2]}.{self.handler.__name__}"
-
 
 _PAGE = ("cursor", "page_size")
 _ADMIN = "/api/v1/admin"
@@ -306,4 +275,5 @@ ROUTES: tuple[Route, ...] = (
         query=_PAGE,
         answer=records.Page[records.NodeView],
     ),
+    *ALLOCATION_ROUTES,
 )

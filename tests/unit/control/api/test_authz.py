@@ -22,6 +22,7 @@ def path_of(route: Route, **values: str) -> str:
         "ref": "demo.write@v1",
         "name": "nobody",
         "index": "0",
+        "allocation_id": "alc_x",
     }
     return route.path.format(**(known | values))
 

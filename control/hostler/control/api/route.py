@@ -1,0 +1,34 @@
+"""One row of the table of routes."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hostler.control.api.call import Call
+
+Handler = Callable[[Call], Awaitable[Any]]
+
+
+class Route(NamedTuple):
+    """Attributes:
+    action: what a mutation is called in the audit; "" for what only reads.
+    query: names of the query parameters; any other is refused.
+    events: the answer may be server-sent events.
+    answer: type of the answer's body.
+    """
+
+    method: str
+    path: str
+    permission: str
+    handler: Handler
+    summary: str
+    body: type[msgspec.Struct] | None = None
+    query: tuple[str, ...] = ()
+    events: bool = False
+    action: str = ""
+    answer: Any = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.handler.__module__.rpartition('.')[2]}.{self.handler.__name__}"
