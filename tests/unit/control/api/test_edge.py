@@ -158,13 +158,13 @@ WILD = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=3
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(names=st.lists(WILD, min_size=6, max_size=6), query=WILD, body=st.binary(max_size=60))
+@given(names=st.lists(WILD, min_size=7, max_size=7), query=WILD, body=st.binary(max_size=60))
 async def test_SE_01_no_path_query_or_body_makes_it_stumble(
     names: list[str], query: str, body: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     from urllib.parse import quote
 
-    keys = ("project_id", "operation_id", "node_id", "ref", "name", "index")
+    keys = ("project_id", "operation_id", "node_id", "ref", "name", "index", "allocation_id")
     async with api_in(tmp_path_factory.mktemp("wild")) as api:
         admin = await api.client("platform_admin")
         for route in ROUTES:
