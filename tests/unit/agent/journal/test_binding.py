@@ -162,3 +162,9 @@ def test_AL_06_no_order_of_tasks_leads_out_of_an_allocation_but_the_whole_chain(
             assert set(passed) >= {"deprovision", "identity_revoke", "reclaim_verify"}
         elif present is not None:
             assert msgspec.json.decode(msgspec.json.encode(present), type=Binding | None) == present
+
+
+def test_the_success_of_another_task_is_no_step_of_the_chain() -> None:
+    present = Binding(allocation_id="alc_1", stage="revoked", task_id="tsk_verify", link="reclaim_verify")
+    assert binding.after_success(present, "tsk_other") == present
+    assert binding.after_success(present, "tsk_verify") is None

@@ -543,3 +543,14 @@ def test_a_probe_of_a_leased_node_is_bound_to_its_allocation_and_changes_nothing
     assert lending.state(allocation_id) == "active"
     assert lending.node(lending.nodes[0].node_id).health == "ok"
     assert len(lending.audit("node.probe")) == 1
+
+
+def test_a_node_that_changed_hands_before_a_task_was_sent_gets_nothing() -> None:
+    lending = Lending(1)
+    allocation_id = lending.active()
+    node = lending.node(lending.nodes[0].node_id)
+    lending.bench.view.put(msgspec.structs.replace(node, connection="lost"))
+    operation_id = lending.run(on(allocation_id)).operation_id
+    lending.bench.view.put(msgspec.structs.replace(node, connection="lost", allocation_id="alc_other"))
+    lending.run(NodeHello(node_id=node.node_id, session_id="s9", hello=Hello(agent_version="1")))
+    assert lending.bench.operation(operation_id).error_code == "wrong_allocation"
