@@ -175,6 +175,7 @@ class Daemon:
             "session": self.session.state,
             "hold": self._hold(),
             "drift": self._drift(),
+            "scheduling": self.journal.scheduling or "schedulable",
             "allocation": msgspec.to_builtins(self.journal.binding),
             "storage": self.journal.storage,
             "running_tasks": self.pipeline.running,
@@ -251,6 +252,7 @@ class Daemon:
             hold=self._hold(),
             drift=self._drift(),
             instance_id=self._instance_id,
+            scheduling=self.journal.scheduling,
         )
 
     def _heartbeat(self) -> Heartbeat:

@@ -23,6 +23,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     hold: str = ""
     drift: str = ""
     instance_id: str = ""
+    scheduling: str = ""
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,10 +81,16 @@ class KeysetUpdate(msgspec.Struct, frozen=True):
     keyset: bytes
 
 
+class WorkerPolicy(msgspec.Struct, frozen=True):
+    """What operators want of the node (EF-07): `schedulable`, `cordoned` or `draining`."""
+
+    scheduling: str
+
+
 class Close(msgspec.Struct, frozen=True, kw_only=True):
     error_code: str
     message: str
     retry_after_ms: int = 0
 
 
-FromControl = Welcome | Tasks | ReportAck | CatalogUpdate | KeysetUpdate | Close
+FromControl = Welcome | Tasks | ReportAck | CatalogUpdate | KeysetUpdate | WorkerPolicy | Close

@@ -16,7 +16,7 @@ from hostler.wire.task import TaskMode, TaskSpec
 KEY = "allocation_binding"
 BOUND, RELEASING, DEPROVISIONED, REVOKED = "bound", "releasing", "deprovisioned", "revoked"
 PROVISION, RELEASE = "allocation_provision", "allocation_release"
-TRIGGERS = ("", PROVISION, RELEASE, "admin", "system")
+TRIGGERS = ("", PROVISION, RELEASE, "admin", "system", "agent_lifecycle", "federation")
 # who asks, and for which type of operation → the link
 LINKS = {
     (PROVISION, "allocation.runtime.provision"): "provision",

@@ -42,6 +42,7 @@ class Journal:
         high_sequence: the highest sequence of an envelope that was meant for this node, in this epoch.
         control_epoch: the epoch those sequences are of; it never falls.
         dropped_lines: log lines given up because the outbox was full.
+        scheduling: what operators want of this node, "" for schedulable; kept over restarts (EF-07).
         binding: the allocation this node is in, None for none; a task that was taken counts before it is on disk.
     """
 
@@ -62,6 +63,7 @@ class Journal:
         self._held_epoch = meta.mark(read, meta.HELD)
         self.dropped_lines = 0
         self.binding = binding.load(read)
+        self.scheduling = (meta.get(read, meta.SCHEDULING) or b"").decode()
 
     @classmethod
     async def open(cls, path: Path, clock: Clock) -> "Journal":
@@ -253,6 +255,11 @@ class Journal:
         if not self.held:
             await self._write(functools.partial(meta.raise_mark, key=meta.HELD, value=self.control_epoch))
             self._held_epoch = self.control_epoch
+
+    async def schedule(self, scheduling: str) -> None:
+        """Keeps what operators want of this node; counts at once, also if the disk does not take it."""
+        self.scheduling = scheduling
+        await self._write(functools.partial(meta.put, key=meta.SCHEDULING, value=scheduling.encode()))
 
     def chain_head(self) -> ChainHead:
         return chain.head(self._read)

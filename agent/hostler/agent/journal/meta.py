@@ -6,6 +6,7 @@ SEQUENCE = "high_sequence"
 EPOCH = "control_epoch"
 HELD = "held_epoch"
 CHECKED = "checked_ms"
+SCHEDULING = "scheduling"
 CATALOG = "catalog_manifest"
 CATALOG_DOCUMENTS = "catalog_documents"
 

@@ -102,9 +102,8 @@ def build_task(order: TaskOrder, shared: Shared, task: TaskRow, attempt: Attempt
 
 
 def _trigger(operation: OperationRow) -> str:
-    """Signed only where a node has to tell an allocation's own work from its tenant's."""
-    asked_by = operation.trigger_source
-    return asked_by if operation.linked_allocation_id and asked_by != "tenant_request" else ""
+    """Empty for a tenant's, so that a node tells it from an allocation's own work and from its operators'."""
+    return "" if operation.trigger_source == "tenant_request" else operation.trigger_source
 
 
 def build_cancel(order: CancelOrder, operation: OperationRow, task: TaskRow, epoch: int) -> CancelSpec:

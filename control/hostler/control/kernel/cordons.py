@@ -50,6 +50,7 @@ def cordon(draft: Draft, command: CordonNode) -> Decision:
             before=node.scheduling,
         )
     )
+    draft.scheduling[node.node_id] = scheduling
     draft.wake.add(node.node_id)
     if node.scheduling == DRAINING != scheduling:
         _go_on(draft, node.node_id)

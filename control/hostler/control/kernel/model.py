@@ -183,6 +183,7 @@ class Decision(msgspec.Struct, kw_only=True):
     orders: list[TaskOrder | CancelOrder | CheckpointOrder] = []
     wake: set[str] = set()
     revoked: list[str] = []
+    scheduling: dict[str, str] = {}
 
 
 class Draft:
@@ -199,6 +200,7 @@ class Draft:
         self.orders: dict[tuple[str, int], TaskOrder | CancelOrder | CheckpointOrder] = {}
         self.wake: set[str] = set()
         self.revoked: list[str] = []
+        self.scheduling: dict[str, str] = {}  # of nodes whose scheduling has changed
         self.touched: dict[tuple[str, str], None] = {}  # (operation, node) of a task that ended, if bound to either
         self.moved: dict[str, None] = {}  # allocations of which a node moved
         self.more_room = False  # a node may have become assignable
@@ -269,4 +271,5 @@ class Draft:
             orders=list(self.orders.values()),
             wake=self.wake,
             revoked=self.revoked,
+            scheduling=self.scheduling,
         )

@@ -306,6 +306,11 @@ def trust_of_nodes(db: sqlite3.Connection) -> list[NodeTrust]:
     return _rows(db, NodeTrust, sql)
 
 
+def scheduling(db: sqlite3.Connection, node_id: str) -> str:
+    row = db.execute("SELECT scheduling FROM nodes WHERE node_id = ?", (node_id,)).fetchone()
+    return str(row[0]) if row else ""
+
+
 def sequence(db: sqlite3.Connection, node_id: str) -> int:
     row = db.execute("SELECT sequence FROM node_cursors WHERE node_id = ?", (node_id,)).fetchone()
     return int(row[0]) if row else 0

@@ -154,6 +154,10 @@ class Reader:
         """What each node that is not revoked has proved to hold."""
         return await self._ask(queries.trust_of_nodes)
 
+    async def scheduling(self, node_id: str) -> str:
+        """The strongest wish of all parties: `schedulable`, `cordoned` or `draining`."""
+        return await self._ask(queries.scheduling, node_id)
+
     async def sequence(self, node_id: str) -> int:
         """The highest that was given to the node."""
         return await self._ask(queries.sequence, node_id)
