@@ -102,7 +102,7 @@ class Daemon:
             clock=self.clock,
             parallel=self.config.parallel_tasks,
             accepted=self.outgoing.accepted,
-            changed=self.outgoing.beat_now,
+            changed=self._changed,
         )
         self.renewal = Renewal(self.config.state, self.me, self._renew, self.clock, rng, self._renewed, self._recover)
         self.session = Session(
@@ -164,6 +164,11 @@ class Daemon:
             if self.journal.storage != before:
                 before = self.journal.storage
                 self.outgoing.beat_now()
+
+    def _changed(self) -> None:
+        """Said at once, here and there."""
+        self._write_status()
+        self.outgoing.beat_now()
 
     def _write_status(self) -> None:
         status = {

@@ -94,6 +94,7 @@ class Pipeline:
             await self._journal.schedule("" if scheduling == SCHEDULABLE else scheduling[:_WORD])
         except HostlerError as err:
             _log.error("policy.not_stored", error=err)
+        self._changed()
 
     async def _in_slot(
         self, spec: TaskSpec | None, cancelled: asyncio.Event, work: Callable[[], Coroutine[Any, Any, None]]
