@@ -18,7 +18,7 @@ Listen = Annotated[str, msgspec.Meta(pattern=r"^(?:[A-Za-z0-9.-]+|\[[0-9a-f:]+\]
 
 class Allocations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Attributes:
-    provision_profiles: what a request may name; the first is the default.
+    provision_profiles: what a request may name; the first that is registered is the default.
     wait_seconds: how long a request waits for free nodes.
     provision_seconds, deprovision_seconds, identity_revoke_seconds, reclaim_verify_seconds: how long each link of a
         node's chain may take before the node is locked.

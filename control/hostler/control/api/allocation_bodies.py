@@ -17,7 +17,7 @@ class NewAllocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         node_count: how many nodes of the pool.
         labels: all must match.
         nodes: names or ids to choose among; for a platform_admin.
-        inputs: of the provision profile; links of the release get those that their profiles ask for by name.
+        inputs: each goes by its name to every link whose profile asks for it.
         profile: the provision profile as `type@version`; without it the default.
         external_id: the caller's own id: the same id and body give the same allocation.
         org_id: the tenant, where the caller has none and the project owns nothing yet.

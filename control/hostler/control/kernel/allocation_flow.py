@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from hostler.base.codes import CODES
 from hostler.base.errors import error
 from hostler.control.kernel import allocation_events as told
 from hostler.control.kernel import chain, quarantine
@@ -96,9 +97,14 @@ def _after_probe(draft: Draft, operation: OperationRow, node_id: str) -> None:
         return
     if operation.status == "succeeded" and node.health in (QUARANTINED, CLEANING):
         quarantine.lift(draft, node, f"passed reclaim verification {operation.operation_id}")
-    elif operation.status == "failed" and node.pool and node.health != QUARANTINED:
+    elif operation.status == "failed" and _was_checked(operation) and node.pool and node.health != QUARANTINED:
         reason = f"reclaim verification {operation.operation_id}: {operation.error_code}"
         quarantine.after_failed_verification(draft, node, reason, operation.error_code)
+
+
+def _was_checked(operation: OperationRow) -> bool:
+    """Whether it failed over what it found; a refusal says nothing about the node."""
+    return CODES[operation.error_code].family == "StepFailed" if operation.error_code in CODES else False
 
 
 def node_revoked(draft: Draft, allocation_id: str, node_id: str) -> None:

@@ -17,7 +17,7 @@ LINK_ORDER = (PROVISION, DEPROVISION, REVOKE, VERIFY)
 
 class AllocationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Attributes:
-    provision_profiles: `type@version`s that a request may name; the first is the default.
+    provision_profiles: `type@version`s that a request may name; the first that is registered is the default.
     breaker_percent, breaker_nodes: the breaker opens when more than this share of the pool, and at least so many
         nodes, would be quarantined by failed verifications within `breaker_window_ms`.
     """
@@ -27,10 +27,10 @@ class AllocationSettings(msgspec.Struct, frozen=True, kw_only=True):
     revoke_profile: str = "allocation.identity.revoke@v1"
     verify_profile: str = "node.reclaim.verify@v1"
     wait_ms: int = 86_400_000
-    provision_ms: int = 1_800_000
-    deprovision_ms: int = 600_000
-    revoke_ms: int = 300_000
-    verify_ms: int = 900_000
+    provision_ms: int = 3_600_000
+    deprovision_ms: int = 3_600_000
+    revoke_ms: int = 900_000
+    verify_ms: int = 93_600_000  # disks may be erased in it
     breaker_percent: int = 20
     breaker_nodes: int = 3
     breaker_window_ms: int = 3_600_000

@@ -20,7 +20,7 @@ from hostler.control.kernel.allocation_commands import (
 )
 from hostler.control.kernel.allocation_flow import allocation_of, move, settle_all, try_place
 from hostler.control.kernel.allocation_rows import AllocationRow
-from hostler.control.kernel.allocation_settings import FAMILIES, LINK_ORDER, PROVISION
+from hostler.control.kernel.allocation_settings import LINK_ORDER
 from hostler.control.kernel.allocation_states import (
     ACTIVE,
     FAILED,
@@ -60,8 +60,10 @@ def create(draft: Draft, command: CreateAllocation) -> Decision:
         return draft.decision(earlier)
     ref = _profile(draft, command)
     _check(command)
-    for link in LINK_ORDER:
-        _check_inputs(draft, draft.settings.allocations.ref(link, ref), command)
+    refs = [draft.settings.allocations.ref(link, ref) for link in LINK_ORDER]
+    taken = set[str]().union(*(_check_inputs(draft, each, command) for each in refs))
+    for name in sorted(set(command.inputs) - taken):
+        raise error("input_schema", f"no link of {ref} has an input {name!r}", pointer=f"/inputs/{name}")
     allocation = AllocationRow(
         allocation_id=draft.ids.new(ALLOCATION_PREFIX, draft.now_ms),
         org_id=command.org_id,
@@ -135,11 +137,12 @@ def _profile(draft: Draft, command: CreateAllocation) -> str:
     allowed = draft.settings.allocations.provision_profiles
     if command.profile and command.profile not in allowed:
         raise error("unknown_definition", f"{command.profile} provisions no allocation here", pointer="/profile")
-    return command.profile or allowed[0]
+    registered = (ref for ref in allowed if draft.get(DefinitionRow, ref) is not None)
+    return command.profile or next(registered, allowed[0])
 
 
-def _check_inputs(draft: Draft, ref: str, command: CreateAllocation) -> None:
-    """Of every link now, so that a release cannot fail over what was asked for at the start."""
+def _check_inputs(draft: Draft, ref: str, command: CreateAllocation) -> set[str]:
+    """Of every link now, so that a release cannot fail over what was asked for at the start. → names it takes."""
     inputs = inputs_for(draft, ref, "alc_", command.inputs)
     row = draft.get(DefinitionRow, ref)
     assert row is not None
@@ -147,10 +150,7 @@ def _check_inputs(draft: Draft, ref: str, command: CreateAllocation) -> None:
         raise error("definition_retired", f"{ref} is retired")
     definition = definition_of(row.document)
     check_inputs(definition.inputs, with_defaults(definition.inputs, inputs))
-    if ref.startswith(f"{FAMILIES[PROVISION]}@"):
-        unknown = set(command.inputs) - set(definition.inputs.get("properties", {}))
-        for name in sorted(unknown):
-            raise error("input_schema", f"{ref} has no input {name!r}", pointer=f"/inputs/{name}")
+    return set(definition.inputs.get("properties", {}))
 
 
 # -- ending ---------------------------------------------------------------------------------------

@@ -20,10 +20,11 @@ from hostler.control.kernel.commands import (
     RevokeNode,
     TargetSelector,
 )
-from hostler.control.kernel.rows import NodeRow
+from hostler.control.kernel.rows import DefinitionRow, NodeRow
 from hostler.wire.node import Hello
 from hostler.wire.report import TaskStatus
 from support.allocations import Lending, create
+from support.builders import definition
 from support.control import ADMIN, USER, enrolment, submit, token
 
 FOREIGN = msgspec.structs.replace(USER, name="eve", org_id="evil", project_id="train")
@@ -323,6 +324,26 @@ def test_a_request_that_cannot_be_met_is_refused_before_anything_is_stored(chang
 def test_an_allocation_needs_its_profiles_published() -> None:
     lending = Lending(deprovision_profile="allocation.runtime.deprovision@v7")
     assert lending.bench.refusal(create()).code == "unknown_definition"
+
+
+def test_links_of_the_release_have_inputs_of_their_own() -> None:
+    lending = Lending(1)
+    schema = {"type": "object", "additionalProperties": False, "properties": {"devices": {"type": "integer"}}}
+    lending.bench.define(definition(type_="node.reclaim.verify", inputs=schema))
+    assert lending.bench.refusal(create(inputs={"devices": "all"})).code == "input_schema"
+    allocation_id = lending.active(inputs={"users": [], "devices": 2})
+    (lease,) = lending.leases(allocation_id)
+    lending.run(release(allocation_id))
+    lending.clean(allocation_id, lease.node_id)
+    given = {row.operation_type: msgspec.json.decode(row.inputs) for row in lending.operations(allocation_id)}
+    assert given["node.reclaim.verify"] == {"devices": 2}
+    assert "devices" not in given["allocation.runtime.deprovision"]
+
+
+def test_the_default_profile_is_the_first_that_is_registered() -> None:
+    lending = Lending(1)
+    del lending.bench.view.rows[DefinitionRow]["allocation.runtime.provision@v1"]
+    assert lending.operations(lending.create())[0].version == "v2"
 
 
 def test_the_second_provision_profile_may_be_named() -> None:

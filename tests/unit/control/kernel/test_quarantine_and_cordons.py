@@ -70,6 +70,15 @@ def test_AL_07_a_failed_probe_quarantines_a_free_node() -> None:
     assert lending.node(node.node_id).health == "quarantined"
 
 
+def test_a_probe_that_was_refused_says_nothing_about_the_node() -> None:
+    lending = Lending(1)
+    (node,) = lending.nodes
+    operation_id = lending.run(ProbeNode(actor=ADMIN, node_id=node.node_id, correlation_id="c"))
+    (task,) = lending.bench.tasks(operation_id)
+    lending.tell(task, TaskStatus.REFUSED, code="incompatible")
+    assert lending.node(node.node_id).health == "ok"
+
+
 def test_AL_08_a_leased_node_is_cleared_by_its_chain_alone() -> None:
     lending = Lending(1)
     allocation_id = lending.active()
