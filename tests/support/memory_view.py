@@ -6,6 +6,7 @@ from typing import Any
 from hostler.base.errors import HostlerError
 from hostler.catalog.policy import policy_digest
 from hostler.control.kernel.allocation_rows import AllocationRow, CordonRow, LeaseRow, LinkRow
+from hostler.control.kernel.allocation_states import assignable
 from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.commands import Command
 from hostler.control.kernel.decide import decide
@@ -98,6 +99,9 @@ class MemoryView:
 
     def pool_nodes(self) -> list[NodeRow]:
         return self._where(NodeRow, pool=1)
+
+    def free_nodes(self) -> int:
+        return sum(assignable(node) for node in self._where(NodeRow, pool=1))
 
     def allocation_by_external(self, org_id: str, project_id: str, external_id: str) -> Any:
         wanted = {"org_id": org_id, "project_id": project_id, "external_id": external_id}

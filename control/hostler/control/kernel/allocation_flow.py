@@ -27,7 +27,9 @@ from hostler.control.kernel.allocation_states import (
     RELEASED,
     RELEASING,
     REQUESTED,
+    assignable,
     choose,
+    fits,
     step,
 )
 from hostler.control.kernel.model import Draft
@@ -41,10 +43,8 @@ EXPIRE_LIMIT = 200
 
 def try_place(draft: Draft, allocation: AllocationRow) -> bool:
     """Takes nodes of the pool in the same decision that sees them free (AL-11)."""
-    labels: dict[str, str] = msgspec.json.decode(allocation.labels)
-    named: tuple[str, ...] = msgspec.json.decode(allocation.nodes, type=tuple[str, ...])
     pool = draft.current(draft.view.pool_nodes())
-    chosen = choose(pool, allocation.node_count, labels, named)
+    chosen = choose(pool, allocation.node_count, *wishes_of(allocation))
     if chosen is None:
         return False
     allocation = move(draft, allocation, "place")
@@ -69,17 +69,35 @@ def try_place(draft: Draft, allocation: AllocationRow) -> bool:
 
 def follow(draft: Draft) -> None:
     """Called before every decision is handed out: whatever ended in it may move a chain, an allocation, a queue."""
-    while draft.touched or draft.more_room or draft.moved:
+    while draft.touched or draft.freed or draft.moved:
         while draft.touched:
             operation_id, node_id = next(iter(draft.touched))
             del draft.touched[operation_id, node_id]
             _after(draft, operation_of(draft, operation_id), node_id)
         settle_all(draft)
-        if draft.more_room:
-            draft.more_room = False
-            for allocation in draft.current(draft.view.waiting_allocations()):
-                if allocation.state == REQUESTED:
-                    try_place(draft, allocation)
+        if draft.freed:
+            _give_out(draft)
+
+
+def _give_out(draft: Draft) -> None:
+    """To whoever waits and has use for what came free; thousands may come back at once, so cheap questions first."""
+    came = [node for node in (node_of(draft, node_id) for node_id in draft.freed) if assignable(node)]
+    draft.freed.clear()
+    if not came:
+        return
+    room: int | None = None
+    for allocation in draft.current(draft.view.waiting_allocations()):
+        if allocation.state != REQUESTED or not any(fits(node, *wishes_of(allocation)) for node in came):
+            continue
+        room = draft.view.free_nodes() + len(came) if room is None else room
+        if allocation.node_count <= room:
+            try_place(draft, allocation)
+
+
+def wishes_of(allocation: AllocationRow) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Labels and names that its nodes are to have."""
+    labels: dict[str, str] = msgspec.json.decode(allocation.labels)
+    return labels, msgspec.json.decode(allocation.nodes, type=tuple[str, ...])
 
 
 def _after(draft: Draft, operation: OperationRow, node_id: str) -> None:

@@ -84,16 +84,15 @@ def choose(
     Args:
         named: node ids or names to choose among; empty for any.
     """
-    fitting = [
-        node
-        for node in nodes
-        if assignable(node) and _fits(node, labels) and (not named or node.node_id in named or node.name in named)
-    ]
+    fitting = [node for node in nodes if assignable(node) and fits(node, labels, named)]
     fitting.sort(key=lambda node: (node.reclaimed_at_ms, node.node_id))  # the longest idle first
     return fitting[:count] if len(fitting) >= count else None
 
 
-def _fits(node: NodeRow, labels: Mapping[str, str]) -> bool:
+def fits(node: NodeRow, labels: Mapping[str, str], named: Sequence[str]) -> bool:
+    """Whether the node is one of those that are wanted, free or not."""
+    if named and node.node_id not in named and node.name not in named:
+        return False
     own: dict[str, str] = msgspec.json.decode(node.labels) if labels else {}
     return all(own.get(name) == value for name, value in labels.items())
 

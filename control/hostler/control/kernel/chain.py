@@ -191,7 +191,7 @@ def _clean(draft: Draft, allocation: AllocationRow, lease: LeaseRow) -> None:
     if node.health != QUARANTINED or node.quarantined_by == quarantine.CHAIN:
         free = replace(free, health=resting_health(node), health_reason="", quarantined_at_ms=0, quarantined_by="")
     draft.update(free)
-    draft.more_room = True
+    draft.freed[node.node_id] = None
     told.node(draft, allocation, free, "node.reclaimed")
 
 

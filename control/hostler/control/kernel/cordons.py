@@ -7,7 +7,7 @@ from hostler.base.ids import is_name
 from hostler.control.kernel import events
 from hostler.control.kernel.allocation_commands import CordonNode
 from hostler.control.kernel.allocation_rows import CordonRow
-from hostler.control.kernel.allocation_states import CORDONED, DRAINING, SCHEDULABLE, scheduling_of
+from hostler.control.kernel.allocation_states import CORDONED, DRAINING, scheduling_of
 from hostler.control.kernel.assign import fill
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.tasks import node_of
@@ -54,7 +54,7 @@ def cordon(draft: Draft, command: CordonNode) -> Decision:
     draft.wake.add(node.node_id)
     if node.scheduling == DRAINING != scheduling:
         _go_on(draft, node.node_id)
-    draft.more_room = draft.more_room or scheduling == SCHEDULABLE
+    draft.freed[node.node_id] = None
     return draft.decision(scheduling)
 
 

@@ -127,6 +127,8 @@ class View(Protocol):
 
     def pool_nodes(self) -> Iterable[NodeRow]: ...
 
+    def free_nodes(self) -> int: ...
+
     def waiting_allocations(self) -> Iterable[AllocationRow]: ...
 
     def leases_of(self, allocation_id: str) -> Iterable[LeaseRow]: ...
@@ -203,7 +205,7 @@ class Draft:
         self.scheduling: dict[str, str] = {}  # of nodes whose scheduling has changed
         self.touched: dict[tuple[str, str], None] = {}  # (operation, node) of a task that ended, if bound to either
         self.moved: dict[str, None] = {}  # allocations of which a node moved
-        self.more_room = False  # a node may have become assignable
+        self.freed: dict[str, None] = {}  # nodes that may have become assignable
         self.follow: Callable[[Draft], None] = lambda _: None
         self._rows: dict[type[Row], dict[Any, Row]] = {}
         self._new: dict[type[Row], dict[Any, None]] = {}  # in order

@@ -76,7 +76,7 @@ def lift(draft: Draft, node: NodeRow, reason: str, *, actor: Actor | None = None
         quarantined_by="",
     )
     draft.update(free)
-    draft.more_room = True
+    draft.freed[node.node_id] = None
     draft.events.append(
         events.node_event(
             "quarantine.cleared",

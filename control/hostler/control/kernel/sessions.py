@@ -51,7 +51,8 @@ def hello(draft: Draft, command: NodeHello) -> Decision:
     )
     here = _with_health(here)
     draft.update(here)
-    draft.more_room = draft.more_room or bool(node.pool)
+    if node.pool:
+        draft.freed[node.node_id] = None
     prove_certificate(draft, node.node_id, command.serial)
     draft.events.append(
         events.node_event(
@@ -117,7 +118,8 @@ def status(draft: Draft, command: NodeStatus) -> Decision:
     now = _with_health(now)
     if now == node:
         return draft.decision()
-    draft.more_room = draft.more_room or now.health != node.health
+    if now.health != node.health:
+        draft.freed[node.node_id] = None
     draft.update(now)
     if (now.hold, now.drift) != (node.hold, node.drift):
         draft.events.append(

@@ -21,6 +21,8 @@ from hostler.control.store.tables import STATEMENTS
 
 R = TypeVar("R", bound=Row)
 MAX_CACHED = 50_000
+_FREE = """SELECT count(*) FROM nodes INDEXED BY nodes_free WHERE pool = 1 AND allocation_id = ''
+    AND connection = 'connected' AND reclaim = 'clean' AND health = 'ok' AND scheduling = 'schedulable'"""
 
 
 class StoreView:
@@ -118,6 +120,12 @@ class StoreView:
 
     def pool_nodes(self) -> list[NodeRow]:
         return self._where(NodeRow, "pool = 1 ORDER BY node_id")
+
+    def free_nodes(self) -> int:
+        """How many nodes of the pool are free, as far as one index can tell: never fewer than can be given out."""
+        self.before_query()
+        (count,) = self._db.execute(_FREE).fetchone()
+        return int(count)
 
     def allocation_by_external(self, org_id: str, project_id: str, external_id: str) -> AllocationRow | None:
         condition = "project_id = ? AND org_id = ? AND external_id = ? AND external_id != ''"

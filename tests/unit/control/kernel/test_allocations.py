@@ -10,6 +10,7 @@ from hostler.control.kernel.allocation_commands import (
     ReleaseAllocation,
     RetryAllocation,
 )
+from hostler.control.kernel.allocation_rows import AllocationRow
 from hostler.control.kernel.allocation_states import POOL
 from hostler.control.kernel.commands import (
     CancelOperation,
@@ -273,6 +274,20 @@ def test_a_node_that_comes_back_serves_who_waits() -> None:
     allocation_id = lending.create()
     lending.run(NodeHello(node_id=node.node_id, session_id="s9", hello=Hello(agent_version="1")))
     assert lending.state(allocation_id) == "provisioning"
+
+
+def test_a_storm_of_nodes_looks_at_the_pool_only_when_it_may_be_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    lending = Lending(0)
+    lending.create(node_count=3)
+    lending.create(labels={"gpu": "h200"})
+    looks: list[int] = []
+    pool_nodes = lending.bench.view.pool_nodes
+    monkeypatch.setattr(lending.bench.view, "pool_nodes", lambda: [looks.append(1), *pool_nodes()][1:])
+    for number in range(3):
+        node = lending.pool_node(connected=False)
+        lending.run(NodeHello(node_id=node.node_id, session_id="s9", hello=Hello(agent_version="1")))
+        assert len(looks) == (number == 2)
+    assert sorted(row.state for row in lending.bench.view.rows[AllocationRow].values()) == ["provisioning", "requested"]
 
 
 def test_an_allocation_that_waits_too_long_fails() -> None:

@@ -85,6 +85,8 @@ CREATE TABLE worker_policies (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX nodes_of_the_pool ON nodes (node_id) WHERE pool = 1;
+CREATE INDEX nodes_free ON nodes (node_id) WHERE pool = 1 AND allocation_id = ''
+  AND connection = 'connected' AND reclaim = 'clean' AND health = 'ok' AND scheduling = 'schedulable';
 CREATE INDEX operations_of_allocation ON operations (linked_allocation_id) WHERE linked_allocation_id IS NOT NULL;
 CREATE INDEX events_of_allocation ON events (resource_name, id)
   WHERE resource_name >= 'allocations/' AND resource_name < 'allocations0';
