@@ -139,6 +139,7 @@ def view(keys: Keys, catalog_: Catalog | None, journal: Any = None, **changes: A
         "held": journal.held if journal else False,
         "known": journal.known if journal else lambda task_id: None,
         "storage": journal.storage if journal else "ok",
+        "binding": journal.binding if journal else None,
     }
     return AdmissionView(**(values | changes))
 

@@ -101,7 +101,9 @@ class House:
             resolvers: configurations by name, instead of the shipped ones.
         """
         profiles = load_profiles(demo_files.builtin_profiles())
-        definitions = [d for d, _ in profiles.definitions] + [definition_from(d) for d in self._definitions]
+        own = [definition_from(d) for d in self._definitions]
+        named = {d.ref for d in own}
+        definitions = [d for d, _ in profiles.definitions if d.ref not in named] + own
         known = [c for c, _ in profiles.commands] + [command_profile_from(c) for c in self._commands]
         commands = list({command.id: command for command in known}.values())
         now_ms = SystemClock().now_ms()
@@ -123,9 +125,10 @@ class House:
 
     # -- agents -----------------------------------------------------------------------------------
 
-    def enrol(self, name: str) -> None:
+    def enrol(self, name: str, *, pool: bool = False) -> None:
         """Gives the node its identity; it does not run yet."""
-        body = {"node_name": name, "org_id": ORG, "project_id": PROJECT}
+        owner = {"pool": True} if pool else {"org_id": ORG, "project_id": PROJECT}
+        body = {"node_name": name, **owner}
         made = self.client.call("POST", "/api/v1/admin/enrolment-tokens", body=body)
         self.configure(name)
         token = self.home / name / "token"

@@ -5,6 +5,8 @@ from typing import Any
 
 from hostler.base.errors import HostlerError
 from hostler.catalog.policy import policy_digest
+from hostler.control.kernel.allocation_rows import AllocationRow, CordonRow, LeaseRow, LinkRow
+from hostler.control.kernel.allocation_states import assignable
 from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.commands import Command
 from hostler.control.kernel.decide import decide
@@ -107,6 +109,33 @@ class MemoryView:
     def waiting_operations(self, operation_type: str, limit: int) -> list[OperationRow]:
         found = [row for row in self._where(OperationRow) if row.tasks_queued]
         return [row for row in found if operation_type in ("", row.operation_type)][:limit]
+
+    def pool_nodes(self) -> list[NodeRow]:
+        return self._where(NodeRow, pool=1)
+
+    def free_nodes(self) -> int:
+        return sum(assignable(node) for node in self._where(NodeRow, pool=1))
+
+    def allocation_by_external(self, org_id: str, project_id: str, external_id: str) -> Any:
+        wanted = {"org_id": org_id, "project_id": project_id, "external_id": external_id}
+        return next(iter(self._where(AllocationRow, **wanted)), None)
+
+    def waiting_allocations(self) -> list[AllocationRow]:
+        return self._where(AllocationRow, state="requested")
+
+    def leases_of(self, allocation_id: str) -> list[LeaseRow]:
+        return self._where(LeaseRow, allocation_id=allocation_id)
+
+    def overdue_links(self, now_ms: int, limit: int) -> list[LinkRow]:
+        rows: list[Any] = [row for row in self._where(LinkRow) if row.state in ("waiting", "running")]
+        return [row for row in rows if row.deadline_ms <= now_ms][:limit]
+
+    def open_operations_of(self, allocation_id: str) -> list[OperationRow]:
+        rows = self._where(OperationRow, linked_allocation_id=allocation_id)
+        return [row for row in rows if row.status not in FINAL]
+
+    def cordons_of(self, node_id: str) -> list[CordonRow]:
+        return self._where(CordonRow, node_id=node_id)
 
     def latest_checkpoint(self) -> CheckpointRow | None:
         rows = self.rows[CheckpointRow].values()

@@ -56,7 +56,6 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     state_dir: str = "/var/lib/hostler"
     trust_file: str = "/etc/hostler/trust.json"
     parallel_tasks: Count = 8
-    allocation_id: str = ""
     labels: dict[str, str] = {}
     session_user: str = "hostler-session"
     log_format: Literal["auto", "json", "pretty"] = "auto"

@@ -116,7 +116,7 @@ class Daemon:
             clock=self.clock,
             parallel=self.config.parallel_tasks,
             accepted=self.outgoing.accepted,
-            changed=self.outgoing.beat_now,
+            changed=self._changed,
         )
         self.renewal = Renewal(self.config.state, self.me, self._renew, self.clock, rng, self._renewed, self._recover)
         self.watch = CapabilityWatch(
@@ -183,6 +183,11 @@ class Daemon:
                 before = self.journal.storage, self._drift()
                 self.outgoing.beat_now()
 
+    def _changed(self) -> None:
+        """Said at once, here and there."""
+        self._write_status()
+        self.outgoing.beat_now()
+
     def _write_status(self) -> None:
         status = {
             "node_id": self.me.node_id,
@@ -193,6 +198,8 @@ class Daemon:
             "session": self.session.state,
             "hold": self._hold(),
             "drift": self._drift(),
+            "scheduling": self.journal.scheduling or "schedulable",
+            "allocation": msgspec.to_builtins(self.journal.binding),
             "storage": self.journal.storage,
             "running_tasks": self.pipeline.running,
             "hung": self.host.hung,
@@ -256,7 +263,7 @@ class Daemon:
         return AdmissionView(
             node_id=self.me.node_id,
             thumbprint=self.me.thumbprint,
-            allocation_id=self.config.allocation_id,
+            binding=self.journal.binding,
             trust=self.trusted.store,
             catalog=self.trusted.catalog,
             authority=self.config.authority,
@@ -287,6 +294,7 @@ class Daemon:
             protocol=PROTOCOL,
             protocol_oldest=OLDEST,
             envelope_types=ENVELOPES,
+            scheduling=self.journal.scheduling,
         )
 
     def _heartbeat(self) -> Heartbeat:

@@ -5,6 +5,7 @@ that runs, a cancel that is passed on, a first result reported again, or a signe
 """
 
 import asyncio
+import functools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -20,9 +21,14 @@ from hostler.base.clock import Clock
 from hostler.base.envelope import Envelope
 from hostler.base.errors import HostlerError
 from hostler.base.logs import get_logger
-from hostler.wire.node import CatalogUpdate, Tasks
+from hostler.wire.codec_node import decode_envelope
+from hostler.wire.codec_task import decode_task
+from hostler.wire.node import CatalogUpdate, Tasks, WorkerPolicy
+from hostler.wire.task import TaskSpec
 
 _log = get_logger("hostler.agent.pipeline")
+SCHEDULABLE, DRAINING = "schedulable", "draining"
+_WORD = 64
 
 
 class Pipeline:
@@ -51,6 +57,9 @@ class Pipeline:
         self._cancels: dict[str, asyncio.Event] = {}
         self._accepted = accepted
         self._changed = changed
+        self._open = asyncio.Event()  # cleared while the node is drained
+        if journal.scheduling != DRAINING:
+            self._open.set()
 
     @property
     def running(self) -> int:
@@ -69,9 +78,43 @@ class Pipeline:
                 elif isinstance(item, CatalogUpdate):
                     await self._trusted.take_catalog(item)
                     self._changed()
+                elif isinstance(item, WorkerPolicy):
+                    await self._schedule(item.scheduling)
                 else:
                     await self._trusted.take_keyset(item)
                     self._changed()
+
+    async def _schedule(self, scheduling: str) -> None:
+        """Drained: what runs goes on, and what a tenant asked for waits, also over restarts (EF-07)."""
+        if scheduling == DRAINING:
+            self._open.clear()
+        else:
+            self._open.set()
+        try:
+            await self._journal.schedule("" if scheduling == SCHEDULABLE else scheduling[:_WORD])
+        except HostlerError as err:
+            _log.error("policy.not_stored", error=err)
+        self._changed()
+
+    async def _in_slot(
+        self, spec: TaskSpec | None, cancelled: asyncio.Event, work: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Does the work when there is a slot, and for a tenant's task (`spec`) when the node is not drained."""
+        held = spec is not None and not spec.trigger_source
+        while True:
+            if held and not (self._open.is_set() or cancelled.is_set()):
+                await self._open_or(cancelled)
+            async with self._slots:
+                if not held or self._open.is_set() or cancelled.is_set():  # it may have been drained meanwhile
+                    await work()
+                    return
+
+    async def _open_or(self, cancelled: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as group:
+            waits = [group.create_task(event.wait()) for event in (self._open, cancelled)]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
 
     async def _take(self, group: asyncio.TaskGroup, envelope: Envelope) -> None:
         verdict = admit(envelope, self._view(), self._clock.now_ms())
@@ -90,7 +133,8 @@ class Pipeline:
         try:
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._accept(task_id, accepting))
-                both.create_task(self._in_slot(self._runner.run(admitted, cancelled)))
+                run = functools.partial(self._runner.run, admitted, cancelled)
+                both.create_task(self._in_slot(admitted.spec, cancelled, run))
         finally:
             self._cancels.pop(task_id, None)
 
@@ -112,13 +156,12 @@ class Pipeline:
 
     async def _resume(self, stored: StoredTask, cancelled: asyncio.Event) -> None:
         try:
-            await self._in_slot(self._runner.resume(stored, self._trusted.catalog, cancelled))
+            # what had begun finishes
+            spec = None if stored.steps else decode_task(decode_envelope(stored.envelope).payload)
+            run = functools.partial(self._runner.resume, stored, self._trusted.catalog, cancelled)
+            await self._in_slot(spec, cancelled, run)
         finally:
             self._cancels.pop(stored.key.task_id, None)
-
-    async def _in_slot(self, work: Coroutine[Any, Any, None]) -> None:
-        async with self._slots:
-            await work
 
     async def _cancel(self, order: AdmittedCancel) -> None:
         try:

@@ -35,7 +35,7 @@ async def check(
         view = AdmissionView(
             node_id=me.node_id,
             thumbprint=me.thumbprint,
-            allocation_id=config.allocation_id,
+            binding=journal.binding,
             trust=trusted.store,
             catalog=trusted.catalog,
             authority=config.authority,

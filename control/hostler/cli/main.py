@@ -11,7 +11,8 @@ from hostler.cli.output import guarded
 
 GROUPS: dict[str, tuple[str, str]] = {
     "operations": ("hostler.cli.operations", "Submit, plan, follow, cancel and retry operations."),
-    "nodes": ("hostler.cli.nodes", "See nodes, make enrolment tokens, revoke."),
+    "nodes": ("hostler.cli.nodes", "See nodes, make enrolment tokens, cordon, drain, quarantine, revoke."),
+    "allocations": ("hostler.cli.allocations", "Ask for nodes, follow them, give them back."),
     "profiles": ("hostler.cli.profiles", "Lint, sign, publish and read operation profiles."),
     "catalog": ("hostler.cli.catalog", "Propose, sign and publish catalogs, with as many signers as it takes."),
     "principals": ("hostler.cli.principals", "Who may call the API."),

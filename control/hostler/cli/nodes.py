@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from hostler.cli import node_policy
 from hostler.cli.client import Client, quoted
 from hostler.cli.operations_api import project_of, split_pairs
 from hostler.cli.output import check_target, guarded, output_option, print_done, print_json, table
@@ -14,7 +15,10 @@ from hostler.cli.settings import Settings
 
 @click.group(name="nodes")
 def command() -> None:
-    """See nodes, make enrolment tokens, revoke."""
+    """See nodes, make enrolment tokens, cordon, drain, quarantine, revoke."""
+
+
+node_policy.add_to(command)
 
 
 @command.command(name="list")
@@ -30,9 +34,20 @@ def list_nodes(settings: Settings, everything: bool, output: str) -> None:
         print_json(items)
         return
     rows = [
-        (n["name"], n["node_id"], _state(n), n["agent_version"], n["project_id"], n["storage"], _ago(n)) for n in items
+        (
+            n["name"],
+            n["node_id"],
+            _state(n),
+            n["health"],
+            n["scheduling"],
+            n["agent_version"],
+            n["project_id"],
+            n["storage"],
+            _ago(n),
+        )
+        for n in items
     ]
-    table(("NAME", "NODE", "STATE", "AGENT", "PROJECT", "STORAGE", "LAST SEEN"), rows)
+    table(("NAME", "NODE", "STATE", "HEALTH", "SCHEDULING", "AGENT", "PROJECT", "STORAGE", "LAST SEEN"), rows)
 
 
 @command.command()
@@ -52,7 +67,8 @@ def get(settings: Settings, node: str, output: str) -> None:
 
 @command.command()
 @click.argument("name")
-@click.option("--org", required=True, help="tenant that will own the node")
+@click.option("--org", default="", help="tenant that will own the node")
+@click.option("--pool", is_flag=True, help="the node belongs to no tenant and is lent by allocations")
 @click.option("--label", "labels", multiple=True, help="label of the node, name=value (repeatable)")
 @click.option("--valid-minutes", type=click.IntRange(1, 43_200), default=60, show_default=True)
 @click.option("--file", "-o", "target", type=click.Path(path_type=Path), help="write the token here, mode 0600")
@@ -60,14 +76,17 @@ def get(settings: Settings, node: str, output: str) -> None:
 @click.pass_obj
 @guarded
 def token(settings: Settings, name: str, target: Path | None, output: str, **options: Any) -> None:
-    """Make a one-use enrolment token for the node NAME of the project.
+    """Make a one-use enrolment token for the node NAME of the project, or of the pool.
 
     On the node: hostler-agent enroll --token-file FILE. The token is shown once and stored only as a hash.
     """
+    if bool(options["org"]) == options["pool"]:
+        raise click.UsageError("name the tenant that will own the node with --org, or --pool")
     body = {
         "node_name": name,
         "org_id": options["org"],
-        "project_id": project_of(settings),
+        "project_id": "" if options["pool"] else project_of(settings),
+        "pool": options["pool"],
         "labels": split_pairs(options["labels"], "label"),
         "valid_seconds": options["valid_minutes"] * 60,
     }

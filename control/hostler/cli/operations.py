@@ -25,6 +25,7 @@ def target_options(function: Any) -> Any:
             click.argument("definition", metavar="TYPE@VERSION"),
             click.option("--node", "nodes", multiple=True, help="target node, by name or id (repeatable)"),
             click.option("--label", "labels", multiple=True, help="target nodes by label, name=value (repeatable)"),
+            click.option("--allocation", default="", help="target the nodes of this allocation"),
             click.option("--input", "-i", "pairs", multiple=True, help="name=text, or name:=JSON (repeatable)"),
             click.option("--input-file", type=click.File(), help="inputs as YAML or JSON, - for standard input"),
         ]
@@ -58,6 +59,7 @@ def submit(settings: Settings, definition: str, **options: Any) -> None:
         inputs=api.read_inputs(options["pairs"], options["input_file"]),
         nodes=options["nodes"],
         labels=api.split_pairs(options["labels"], "label"),
+        allocation=options["allocation"],
         replicas=options["replicas"],
         key=options["idempotency_key"],
         approved_plans=api.split_pairs(options["approved"], "approved plan"),
@@ -99,6 +101,7 @@ def plan(settings: Settings, definition: str, **options: Any) -> None:
         inputs=api.read_inputs(options["pairs"], options["input_file"]),
         nodes=options["nodes"],
         labels=api.split_pairs(options["labels"], "label"),
+        allocation=options["allocation"],
         mode="plan",
     )
     created = client.call("POST", api.operations_path(settings), body=body)

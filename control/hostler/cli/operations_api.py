@@ -79,18 +79,22 @@ def submit_body(
     key: str | None = None,
     mode: str = "apply",
     approved_plans: dict[str, str] | None = None,
+    allocation: str = "",
 ) -> dict[str, Any]:
     """The body of a submit; `ref` is `type@version`."""
     operation_type, at, version = ref.rpartition("@")
     if not at:
         raise click.UsageError(f"{ref!r} is not of the form type@version, such as model.artifact.stage@v1")
-    if not nodes and not labels:
-        raise click.UsageError("name at least one target with --node or --label")
+    if not nodes and not labels and not allocation:
+        raise click.UsageError("name at least one target with --node, --label or --allocation")
+    selector: dict[str, Any] = {"nodes": nodes, "labels": labels, "replicas": replicas}
+    if allocation:
+        selector["allocation"] = allocation
     return {
         "operation_type": operation_type,
         "version": version,
         "inputs": inputs,
-        "target_selector": {"nodes": nodes, "labels": labels, "replicas": replicas},
+        "target_selector": selector,
         "idempotency_key": key or secrets.token_hex(16),
         "mode": mode,
         "approved_plans": approved_plans or {},

@@ -61,6 +61,16 @@ _STYLES = {
     "canceled": "yellow",
     "deprecated": "yellow",
     "running": "cyan",
+    "ok": "green",
+    "clean": "green",
+    "released": "green",
+    "quarantined": "red",
+    "held": "red",
+    "abandoned": "red",
+    "cleaning": "yellow",
+    "cordoned": "yellow",
+    "draining": "yellow",
+    "waiting": "cyan",
 }
 
 

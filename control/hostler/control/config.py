@@ -11,10 +11,55 @@ from hostler.base.errors import error
 from hostler.control.credentials.config import MinterConfig
 from hostler.control.identity.settings import OidcSettings
 from hostler.control.identity.settings import check as check_oidc
+from hostler.control.kernel.allocation_settings import FAMILIES, LINK_ORDER, AllocationSettings
 
+_DEFAULTS = AllocationSettings()
+Ref = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9_.]+@v[0-9]+$(?!\n)")]
+Seconds = Annotated[int, msgspec.Meta(ge=1, le=604_800)]
 _LISTEN = r"(?:[A-Za-z0-9.-]+|\[[0-9a-f:]+\]):[0-9]{1,5}"
 Listen = Annotated[str, msgspec.Meta(pattern=rf"^{_LISTEN}$(?!\n)")]
 MaybeListen = Annotated[str, msgspec.Meta(pattern=rf"^(?:{_LISTEN})?$(?!\n)")]
+
+
+class Allocations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Attributes:
+    provision_profiles: what a request may name; the first that is registered is the default.
+    wait_seconds: how long a request waits for free nodes.
+    provision_seconds, deprovision_seconds, identity_revoke_seconds, reclaim_verify_seconds: how long each link of a
+        node's chain may take before the node is locked.
+    breaker_percent, breaker_nodes, breaker_window_seconds: when more than this share of the pool, and at least so
+        many nodes, fail their verification within the window, nodes are held instead of quarantined.
+    """
+
+    provision_profiles: Annotated[tuple[Ref, ...], msgspec.Meta(min_length=1)] = _DEFAULTS.provision_profiles
+    deprovision_profile: Ref = _DEFAULTS.deprovision_profile
+    identity_revoke_profile: Ref = _DEFAULTS.revoke_profile
+    reclaim_verify_profile: Ref = _DEFAULTS.verify_profile
+    wait_seconds: Seconds = _DEFAULTS.wait_ms // 1000
+    provision_seconds: Seconds = _DEFAULTS.provision_ms // 1000
+    deprovision_seconds: Seconds = _DEFAULTS.deprovision_ms // 1000
+    identity_revoke_seconds: Seconds = _DEFAULTS.revoke_ms // 1000
+    reclaim_verify_seconds: Seconds = _DEFAULTS.verify_ms // 1000
+    breaker_percent: Annotated[int, msgspec.Meta(ge=1, le=100)] = _DEFAULTS.breaker_percent
+    breaker_nodes: Annotated[int, msgspec.Meta(ge=1)] = _DEFAULTS.breaker_nodes
+    breaker_window_seconds: Seconds = _DEFAULTS.breaker_window_ms // 1000
+
+    def settings(self) -> AllocationSettings:
+        """For the kernel, in milliseconds."""
+        return AllocationSettings(
+            provision_profiles=self.provision_profiles,
+            deprovision_profile=self.deprovision_profile,
+            revoke_profile=self.identity_revoke_profile,
+            verify_profile=self.reclaim_verify_profile,
+            wait_ms=self.wait_seconds * 1000,
+            provision_ms=self.provision_seconds * 1000,
+            deprovision_ms=self.deprovision_seconds * 1000,
+            revoke_ms=self.identity_revoke_seconds * 1000,
+            verify_ms=self.reclaim_verify_seconds * 1000,
+            breaker_percent=self.breaker_percent,
+            breaker_nodes=self.breaker_nodes,
+            breaker_window_ms=self.breaker_window_seconds * 1000,
+        )
 
 
 class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -29,6 +74,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     envelope_seconds: how long a node may take to start a signed task (OD-30).
     start_within_seconds: how long a task waits for its node before it ends as `expired`.
     recovery_days: how long after its certificate ran out a node may come back with its enrolled key alone.
+    allocations: the chain of an allocation's node, and its limits.
     checkpoint_seconds: how often a checkpoint over all receipt chains is made, if one has grown.
     oidc: whose tokens for people are believed besides our own.
     """
@@ -52,6 +98,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     oidc: OidcSettings | None = None
     log_format: Literal["auto", "json", "pretty"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    allocations: Allocations = Allocations()
 
     @property
     def store_path(self) -> Path:
@@ -67,6 +114,7 @@ def load(path: Path) -> ControlConfig:
     config = load_config(path, ControlConfig)
     if config.oidc is not None:
         check_oidc(config.oidc)
+    _check_families(path, config.allocations.settings())
     host, _ = split(config.http_listen)
     has_tls = bool(config.http_tls_certificate and config.http_tls_key)
     if not has_tls and not _is_loopback(host):
@@ -76,6 +124,15 @@ def load(path: Path) -> ControlConfig:
             hint="set http_tls_certificate and http_tls_key; bearer tokens do not travel in the clear",
         )
     return config
+
+
+def _check_families(path: Path, settings: AllocationSettings) -> None:
+    """Nodes take a link only of the family it belongs to; another name would be refused by all of them."""
+    for link in LINK_ORDER:
+        for provision in settings.provision_profiles:
+            ref = settings.ref(link, provision)
+            if not ref.startswith(f"{FAMILIES[link]}@"):
+                raise error("invalid_config", f"{path}: {ref} cannot be link {link}; it runs a {FAMILIES[link]}")
 
 
 def split(listen: str) -> tuple[str, int]:

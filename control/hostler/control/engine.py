@@ -57,6 +57,7 @@ class News(NamedTuple):
     revoked: list[str]
     new_catalog: bool
     new_keyset: bytes = b""
+    scheduling: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
 
 
 class SystemIds:
@@ -228,7 +229,9 @@ class Engine:
             self._seal(decision, now_ms)
         topics = self._applier.add(decision)
         keyset = command.keyset if isinstance(command, PublishKeyset) and KeysetRow in decision.inserts else b""
-        news = News(topics, decision.wake, decision.revoked, CatalogRow in decision.inserts, keyset)
+        news = News(
+            topics, decision.wake, decision.revoked, CatalogRow in decision.inserts, keyset, decision.scheduling
+        )
         return Done(decision.result, decision.refusal, news)
 
     def _open(self, command: RegisterCatalog | PublishKeyset, now_ms: int) -> Catalog | Keyset | HostlerError:
@@ -291,6 +294,7 @@ class Engine:
         for each in news:
             topics |= each.topics
             nodes |= each.wake
+            self.wakes.schedule(each.scheduling)
         self.wakes.publish(topics, nodes, [node_id for each in news for node_id in each.revoked])
         for each in news:
             if each.new_keyset:

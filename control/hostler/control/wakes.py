@@ -13,6 +13,7 @@ class Wakes:
     def __init__(self) -> None:
         self._nodes: dict[str, asyncio.Event] = {}
         self._news: dict[str, int] = {}
+        self._scheduling: dict[str, str] = {}
         self.catalogs = 0  # rises with every published catalog
         self._newest: OrderedDict[str, int] = OrderedDict()
         self._waiting: dict[str, set[asyncio.Event]] = {}
@@ -26,8 +27,17 @@ class Wakes:
         """Rises whenever something new is stored for the node: nothing has to be read while it stands."""
         return self._news.get(node_id, 0)
 
+    def schedule(self, scheduling: dict[str, str]) -> None:
+        """What operators now want of nodes; remembered for those that have a session."""
+        self._scheduling |= {node_id: word for node_id, word in scheduling.items() if node_id in self._nodes}
+
+    def scheduling(self, node_id: str) -> str:
+        """What has changed since the node's session began, "" for nothing."""
+        return self._scheduling.get(node_id, "")
+
     def forget(self, node_id: str) -> None:
         """The node's session ended; the next one asks for a new event."""
+        self._scheduling.pop(node_id, None)
         self._nodes.pop(node_id, None)
         self._news.pop(node_id, None)
 

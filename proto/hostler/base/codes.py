@@ -92,6 +92,7 @@ CODES: dict[str, Code] = {
     "audit_incomplete": Code("Refused", "checkpoints are missing between those shown and the last one seen", "fetch them from the first one on"),
     "credential_mismatch": Code("Refused", "a step was given another credential than it takes", "see what the definition binds to the step"),
     # -- state --------------------------------------------------------------------------------
+    "chain_order": Code("Refused", "a link of an allocation's chain was asked for out of its order", "the allocation begins each link by itself: 'hostler allocations show'"),
     "not_found": Code("NotFound", "there is nothing under that name in your scope", "check the id and the project"),
     "definition_exists": Code("Conflict", "the version is registered with another content", "publish under a new version"),
     "definition_retired": Code("Conflict", "the definition version is retired", "use a newer version"),
@@ -99,10 +100,13 @@ CODES: dict[str, Code] = {
     "idempotency_mismatch": Code("Conflict", "the idempotency key was used with another body", "use a new key for a new request"),
     "operation_final": Code("Conflict", "the operation has already ended", "submit a new operation or retry it"),
     "operation_not_final": Code("Conflict", "the operation has not ended yet", "wait for it or cancel it first"),
+    "allocation_state": Code("Conflict", "the allocation is not in a state from which that follows", "look at it with 'hostler allocations show'"),
+    "node_leased": Code("Conflict", "an allocation holds the node", "release the allocation first"),
     "node_exists": Code("Conflict", "a node of that name exists", "choose another name, or remove the old node"),
     "principal_exists": Code("Conflict", "a principal of that name exists", "choose another name, or revoke the old one"),
     "already_initialised": Code("Conflict", "the directory already holds keys or state", "choose an empty directory; nothing was overwritten"),
     # -- capacity and dependencies ------------------------------------------------------------
+    "no_capacity": Code("Exhausted", "no nodes were free in time", "'hostler nodes list' shows what keeps nodes from being lent"),
     "disk_full": Code("Exhausted", "there is not enough free space", "free space on the file system named"),
     "too_large": Code("Exhausted", "a size limit was passed", "see max_artifact_size_bytes of the policy"),
     "rate_limited": Code("Exhausted", "too many requests at once", "try again later"),

@@ -94,7 +94,7 @@ class MintResponse(_message.Message):
     def __init__(self, minted: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("agent_version", "boot_id", "keyset_version", "catalog_version", "high_sequence", "control_epoch", "parallel_tasks", "capabilities", "labels", "open_tasks", "storage", "hold", "drift", "instance_id", "protocol", "protocol_oldest", "envelope_types")
+    __slots__ = ("agent_version", "boot_id", "keyset_version", "catalog_version", "high_sequence", "control_epoch", "parallel_tasks", "capabilities", "labels", "open_tasks", "storage", "hold", "drift", "instance_id", "protocol", "protocol_oldest", "envelope_types", "scheduling")
     class CapabilitiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -126,6 +126,7 @@ class Hello(_message.Message):
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_OLDEST_FIELD_NUMBER: _ClassVar[int]
     ENVELOPE_TYPES_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULING_FIELD_NUMBER: _ClassVar[int]
     agent_version: str
     boot_id: str
     keyset_version: int
@@ -143,7 +144,8 @@ class Hello(_message.Message):
     protocol: int
     protocol_oldest: int
     envelope_types: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, agent_version: _Optional[str] = ..., boot_id: _Optional[str] = ..., keyset_version: _Optional[int] = ..., catalog_version: _Optional[int] = ..., high_sequence: _Optional[int] = ..., control_epoch: _Optional[int] = ..., parallel_tasks: _Optional[int] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., open_tasks: _Optional[_Iterable[str]] = ..., storage: _Optional[str] = ..., hold: _Optional[str] = ..., drift: _Optional[str] = ..., instance_id: _Optional[str] = ..., protocol: _Optional[int] = ..., protocol_oldest: _Optional[int] = ..., envelope_types: _Optional[_Iterable[str]] = ...) -> None: ...
+    scheduling: str
+    def __init__(self, agent_version: _Optional[str] = ..., boot_id: _Optional[str] = ..., keyset_version: _Optional[int] = ..., catalog_version: _Optional[int] = ..., high_sequence: _Optional[int] = ..., control_epoch: _Optional[int] = ..., parallel_tasks: _Optional[int] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., open_tasks: _Optional[_Iterable[str]] = ..., storage: _Optional[str] = ..., hold: _Optional[str] = ..., drift: _Optional[str] = ..., instance_id: _Optional[str] = ..., protocol: _Optional[int] = ..., protocol_oldest: _Optional[int] = ..., envelope_types: _Optional[_Iterable[str]] = ..., scheduling: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("running_tasks", "free_slots", "outbox_rows", "storage", "capabilities", "hold", "keyset_version", "catalog_version", "drift")
@@ -250,6 +252,12 @@ class KeysetUpdate(_message.Message):
     keyset: bytes
     def __init__(self, keyset: _Optional[bytes] = ...) -> None: ...
 
+class WorkerPolicy(_message.Message):
+    __slots__ = ("scheduling",)
+    SCHEDULING_FIELD_NUMBER: _ClassVar[int]
+    scheduling: str
+    def __init__(self, scheduling: _Optional[str] = ...) -> None: ...
+
 class Close(_message.Message):
     __slots__ = ("error_code", "message", "retry_after_ms")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
@@ -261,20 +269,22 @@ class Close(_message.Message):
     def __init__(self, error_code: _Optional[str] = ..., message: _Optional[str] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
 
 class ControlMessage(_message.Message):
-    __slots__ = ("welcome", "tasks", "ack", "catalog", "keyset", "close")
+    __slots__ = ("welcome", "tasks", "ack", "catalog", "keyset", "close", "worker_policy")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     CATALOG_FIELD_NUMBER: _ClassVar[int]
     KEYSET_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
+    WORKER_POLICY_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     tasks: Tasks
     ack: ReportAck
     catalog: CatalogUpdate
     keyset: KeysetUpdate
     close: Close
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., tasks: _Optional[_Union[Tasks, _Mapping]] = ..., ack: _Optional[_Union[ReportAck, _Mapping]] = ..., catalog: _Optional[_Union[CatalogUpdate, _Mapping]] = ..., keyset: _Optional[_Union[KeysetUpdate, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ...) -> None: ...
+    worker_policy: WorkerPolicy
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., tasks: _Optional[_Union[Tasks, _Mapping]] = ..., ack: _Optional[_Union[ReportAck, _Mapping]] = ..., catalog: _Optional[_Union[CatalogUpdate, _Mapping]] = ..., keyset: _Optional[_Union[KeysetUpdate, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., worker_policy: _Optional[_Union[WorkerPolicy, _Mapping]] = ...) -> None: ...
 
 class ExchangeRequest(_message.Message):
     __slots__ = ("session_id", "messages", "wait_seconds")

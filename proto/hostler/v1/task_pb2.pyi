@@ -67,7 +67,7 @@ class ReusedStep(_message.Message):
     def __init__(self, step_id: _Optional[str] = ..., receipt_digest: _Optional[str] = ..., outputs_json: _Optional[bytes] = ...) -> None: ...
 
 class TaskPayload(_message.Message):
-    __slots__ = ("task_id", "operation_id", "node_id", "node_key_thumbprint", "operation_type", "version", "definition_digest", "catalog_version", "org_id", "project_id", "allocation_id", "attempt_number", "attempt_uid", "replica_index", "sequence", "nonce", "not_before_ms", "expires_at_ms", "steps", "inputs_json", "inputs_digest", "policy", "policy_digest", "control_epoch", "correlation_id", "traceparent", "mode", "approved_plan_digest", "reused", "timeout_seconds")
+    __slots__ = ("task_id", "operation_id", "node_id", "node_key_thumbprint", "operation_type", "version", "definition_digest", "catalog_version", "org_id", "project_id", "allocation_id", "attempt_number", "attempt_uid", "replica_index", "sequence", "nonce", "not_before_ms", "expires_at_ms", "steps", "inputs_json", "inputs_digest", "policy", "policy_digest", "control_epoch", "correlation_id", "traceparent", "mode", "approved_plan_digest", "reused", "timeout_seconds", "trigger_source")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +98,7 @@ class TaskPayload(_message.Message):
     APPROVED_PLAN_DIGEST_FIELD_NUMBER: _ClassVar[int]
     REUSED_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TRIGGER_SOURCE_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     operation_id: str
     node_id: str
@@ -128,7 +129,8 @@ class TaskPayload(_message.Message):
     approved_plan_digest: str
     reused: _containers.RepeatedCompositeFieldContainer[ReusedStep]
     timeout_seconds: int
-    def __init__(self, task_id: _Optional[str] = ..., operation_id: _Optional[str] = ..., node_id: _Optional[str] = ..., node_key_thumbprint: _Optional[str] = ..., operation_type: _Optional[str] = ..., version: _Optional[str] = ..., definition_digest: _Optional[str] = ..., catalog_version: _Optional[int] = ..., org_id: _Optional[str] = ..., project_id: _Optional[str] = ..., allocation_id: _Optional[str] = ..., attempt_number: _Optional[int] = ..., attempt_uid: _Optional[str] = ..., replica_index: _Optional[int] = ..., sequence: _Optional[int] = ..., nonce: _Optional[bytes] = ..., not_before_ms: _Optional[int] = ..., expires_at_ms: _Optional[int] = ..., steps: _Optional[_Iterable[_Union[StepSpec, _Mapping]]] = ..., inputs_json: _Optional[bytes] = ..., inputs_digest: _Optional[str] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., policy_digest: _Optional[str] = ..., control_epoch: _Optional[int] = ..., correlation_id: _Optional[str] = ..., traceparent: _Optional[str] = ..., mode: _Optional[_Union[TaskMode, str]] = ..., approved_plan_digest: _Optional[str] = ..., reused: _Optional[_Iterable[_Union[ReusedStep, _Mapping]]] = ..., timeout_seconds: _Optional[int] = ...) -> None: ...
+    trigger_source: str
+    def __init__(self, task_id: _Optional[str] = ..., operation_id: _Optional[str] = ..., node_id: _Optional[str] = ..., node_key_thumbprint: _Optional[str] = ..., operation_type: _Optional[str] = ..., version: _Optional[str] = ..., definition_digest: _Optional[str] = ..., catalog_version: _Optional[int] = ..., org_id: _Optional[str] = ..., project_id: _Optional[str] = ..., allocation_id: _Optional[str] = ..., attempt_number: _Optional[int] = ..., attempt_uid: _Optional[str] = ..., replica_index: _Optional[int] = ..., sequence: _Optional[int] = ..., nonce: _Optional[bytes] = ..., not_before_ms: _Optional[int] = ..., expires_at_ms: _Optional[int] = ..., steps: _Optional[_Iterable[_Union[StepSpec, _Mapping]]] = ..., inputs_json: _Optional[bytes] = ..., inputs_digest: _Optional[str] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., policy_digest: _Optional[str] = ..., control_epoch: _Optional[int] = ..., correlation_id: _Optional[str] = ..., traceparent: _Optional[str] = ..., mode: _Optional[_Union[TaskMode, str]] = ..., approved_plan_digest: _Optional[str] = ..., reused: _Optional[_Iterable[_Union[ReusedStep, _Mapping]]] = ..., timeout_seconds: _Optional[int] = ..., trigger_source: _Optional[str] = ...) -> None: ...
 
 class CancelPayload(_message.Message):
     __slots__ = ("task_id", "operation_id", "node_id", "node_key_thumbprint", "sequence", "nonce", "not_before_ms", "expires_at_ms", "control_epoch", "correlation_id", "attempt_uid")

@@ -20,6 +20,7 @@ from hostler.wire.node import (
     TaskAccepted,
     Tasks,
     Welcome,
+    WorkerPolicy,
 )
 
 
@@ -99,6 +100,8 @@ def control_message(value: FromControl) -> node_pb2.ControlMessage:
         return node_pb2.ControlMessage(catalog=update)
     if isinstance(value, KeysetUpdate):
         return node_pb2.ControlMessage(keyset=node_pb2.KeysetUpdate(keyset=value.keyset))
+    if isinstance(value, WorkerPolicy):
+        return node_pb2.ControlMessage(worker_policy=node_pb2.WorkerPolicy(scheduling=value.scheduling))
     return node_pb2.ControlMessage(close=node_pb2.Close(**_all(value)))
 
 
@@ -115,6 +118,8 @@ def control_value(message: node_pb2.ControlMessage) -> FromControl:
         return CatalogUpdate(message.catalog.manifest, tuple(message.catalog.documents))
     if which == "keyset":
         return KeysetUpdate(message.keyset.keyset)
+    if which == "worker_policy":
+        return WorkerPolicy(message.worker_policy.scheduling)
     if which == "close":
         return Close(**_from(message.close, Close))
     raise error("invalid_request", "a control message has no body known here")

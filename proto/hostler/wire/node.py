@@ -26,6 +26,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     protocol: int = 0
     protocol_oldest: int = 0
     envelope_types: tuple[str, ...] = ()
+    scheduling: str = ""
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,10 +85,16 @@ class KeysetUpdate(msgspec.Struct, frozen=True):
     keyset: bytes
 
 
+class WorkerPolicy(msgspec.Struct, frozen=True):
+    """What operators want of the node (EF-07): `schedulable`, `cordoned` or `draining`."""
+
+    scheduling: str
+
+
 class Close(msgspec.Struct, frozen=True, kw_only=True):
     error_code: str
     message: str
     retry_after_ms: int = 0
 
 
-FromControl = Welcome | Tasks | ReportAck | CatalogUpdate | KeysetUpdate | Close
+FromControl = Welcome | Tasks | ReportAck | CatalogUpdate | KeysetUpdate | WorkerPolicy | Close

@@ -76,6 +76,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     approved_plan_digest: str = ""
     reused: tuple[ReusedStep, ...] = ()
     timeout_seconds: int = 0
+    trigger_source: str = ""
 
 
 class CancelSpec(msgspec.Struct, frozen=True, kw_only=True):

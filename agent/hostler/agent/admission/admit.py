@@ -50,6 +50,7 @@ FIELD_GATES: dict[str, str] = {
     "org_id": "form",
     "project_id": "form",
     "allocation_id": "allocation",
+    "trigger_source": "allocation",
     "attempt_number": "replay",
     "attempt_uid": "replay",
     "replica_index": "form",

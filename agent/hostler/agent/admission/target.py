@@ -1,6 +1,7 @@
 """Is it meant for us, as we are now?"""
 
 from hostler.agent.admission.case import Case
+from hostler.agent.journal import binding
 from hostler.base.digest import same_digest
 from hostler.base.errors import error
 
@@ -16,8 +17,5 @@ def target(case: Case) -> None:
 
 
 def allocation(case: Case) -> None:
-    """Raises `wrong_allocation`: both must name the same one, or none."""
-    task, view = case.task, case.view
-    if task.allocation_id != view.allocation_id:
-        bound, present = task.allocation_id or "none", view.allocation_id or "none"
-        raise error("wrong_allocation", f"the task is bound to allocation {bound}, the node is in {present}")
+    """Raises `wrong_allocation` (both must name the same one, or none) or `chain_order` (AL-06)."""
+    binding.check(case.task, case.view.binding)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from hostler.agent.admission.authority import LocalAuthority
+from hostler.agent.journal.binding import Binding
 from hostler.agent.journal.rows import KnownTask
 from hostler.catalog.manifest import Catalog
 from hostler.pki.trust import TrustStore
@@ -13,7 +14,7 @@ from hostler.pki.trust import TrustStore
 class AdmissionView(msgspec.Struct, frozen=True, kw_only=True):
     """Attributes:
     thumbprint: hex SHA-256 of this node's public key (SPKI).
-    allocation_id: "" while the node belongs to no allocation.
+    binding: the allocation the node is in, as its journal has it; None for none.
     catalog: None before the first one.
     known: what the journal remembers of a task id.
     held: nothing new runs until the root opens a new epoch.
@@ -22,7 +23,7 @@ class AdmissionView(msgspec.Struct, frozen=True, kw_only=True):
 
     node_id: str
     thumbprint: str
-    allocation_id: str = ""
+    binding: Binding | None = None
     trust: TrustStore
     catalog: Catalog | None
     authority: LocalAuthority = LocalAuthority()

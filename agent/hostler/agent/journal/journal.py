@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hostler.agent.journal import allocations, catalogs, chain, meta, outbox, refusals, steps, tasks
+from hostler.agent.journal import allocations, binding, catalogs, chain, meta, outbox, refusals, steps, tasks
 from hostler.agent.journal.compact import compact
 from hostler.agent.journal.db import open_pair, storage_error
 from hostler.agent.journal.rows import (
@@ -28,7 +28,7 @@ from hostler.agent.journal.rows import (
 from hostler.agent.journal.writer import Writer
 from hostler.base.clock import Clock
 from hostler.base.errors import HostlerError, error
-from hostler.wire.report import LogLine, TaskReport
+from hostler.wire.report import LogLine, TaskReport, TaskStatus
 
 T = TypeVar("T")
 HEALTHY = "ok"
@@ -43,6 +43,8 @@ class Journal:
         high_sequence: the highest sequence of an envelope that was meant for this node, in this epoch.
         control_epoch: the epoch those sequences are of; it never falls.
         dropped_lines: log lines given up because the outbox was full.
+        scheduling: what operators want of this node, "" for schedulable; kept over restarts (EF-07).
+        binding: the allocation this node is in, None for none; a task that was taken counts before it is on disk.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -61,6 +63,8 @@ class Journal:
         self.control_epoch = meta.mark(read, meta.EPOCH)
         self._held_epoch = meta.mark(read, meta.HELD)
         self.dropped_lines = 0
+        self.binding = binding.load(read)
+        self.scheduling = (meta.get(read, meta.SCHEDULING) or b"").decode()
 
     @classmethod
     async def open(cls, path: Path, clock: Clock) -> "Journal":
@@ -100,6 +104,7 @@ class Journal:
         spec = admitted.spec
         arriving = KnownTask(spec.task_id, spec.attempt_number, spec.attempt_uid, OPEN, admitted.envelope_digest)
         self._arriving.setdefault(spec.task_id, arriving)
+        self.binding = binding.after_accept(self.binding, spec)
         self._raise_sequence(spec.sequence)
         write = self._write(functools.partial(tasks.accept, task=admitted, now_ms=self._clock.now_ms()))
         return self._acceptance(admitted, arriving, write)
@@ -158,7 +163,13 @@ class Journal:
 
     async def finish_task(self, key: TaskKey, report: TaskReport, trace: str = "") -> bool:
         """False, and no effect, when the task had ended before."""
-        return await self._write(functools.partial(tasks.finish, key=key, report=report, trace=trace))
+        ended = await self._write(functools.partial(tasks.finish, key=key, report=report, trace=trace))
+        self._bind(report if ended else None)
+        return ended
+
+    def _bind(self, final: TaskReport | None) -> None:
+        if final is not None and final.status == TaskStatus.SUCCEEDED:
+            self.binding = binding.after_success(self.binding, final.task_id)
 
     # -- steps --------------------------------------------------------------------------------
 
@@ -168,7 +179,9 @@ class Journal:
 
     async def finish_step(self, end: StepEnd, sign: Callable[[ChainHead], bytes] | None) -> Receipt | None:
         """Outcome, receipt, report and log lines in one transaction; `sign` runs inside it."""
-        return await self._write(functools.partial(steps.finish, end=end, sign=sign))
+        receipt = await self._write(functools.partial(steps.finish, end=end, sign=sign))
+        self._bind(end.final)
+        return receipt
 
     def reusable(self, task_id: str, step_id: str, receipt_digest: str) -> ReusableStep | None:
         return steps.reusable(self._read, task_id, step_id, receipt_digest)
@@ -255,6 +268,11 @@ class Journal:
             await self._write(functools.partial(meta.raise_mark, key=meta.HELD, value=self.control_epoch))
             self._held_epoch = self.control_epoch
 
+    async def schedule(self, scheduling: str) -> None:
+        """Keeps what operators want of this node; counts at once, also if the disk does not take it."""
+        self.scheduling = scheduling
+        await self._write(functools.partial(meta.put, key=meta.SCHEDULING, value=scheduling.encode()))
+
     def chain_head(self) -> ChainHead:
         return chain.head(self._read)
 
@@ -281,3 +299,4 @@ class Journal:
         """After a failed write only what is on disk counts."""
         self.high_sequence = meta.mark(self._read, meta.SEQUENCE)
         self.control_epoch = meta.mark(self._read, meta.EPOCH)
+        self.binding = binding.load(self._read)

@@ -4,7 +4,7 @@ import sqlite3
 
 import msgspec
 
-from hostler.agent.journal import meta, outbox
+from hostler.agent.journal import binding, meta, outbox
 from hostler.agent.journal.rows import (
     OPEN,
     Acceptable,
@@ -56,6 +56,10 @@ def accept(db: sqlite3.Connection, task: Acceptable, now_ms: int) -> None:
     )  # fmt: skip
     if db.execute(_INSERT, row).rowcount != 1:
         raise error("replayed", f"task {spec.task_id} attempt {spec.attempt_number} was accepted before")
+    present = binding.load(db)
+    moved = binding.after_accept(present, spec)
+    if moved != present:
+        binding.store(db, moved)
 
 
 def remember_end(
@@ -76,6 +80,11 @@ def finish(db: sqlite3.Connection, key: TaskKey, report: TaskReport, trace: str 
     row = (report.status.value, report.at_ms, result, sha256_hex(result), trace, *key)
     if db.execute(_FINISH, row).rowcount != 1:
         return False
+    if report.status == TaskStatus.SUCCEEDED:
+        present = binding.load(db)
+        moved = binding.after_success(present, key.task_id)
+        if moved != present:
+            binding.store(db, moved)
     if report.status in _DONE:
         db.execute("DELETE FROM checkpoints WHERE task_id = ?", (key.task_id,))
     outbox.add_encoded(db, result)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from hostler.base.errors import error
-from hostler.wire.node import CatalogUpdate, Close, FromControl, KeysetUpdate, ReportAck, Tasks, Welcome
+from hostler.wire.node import CatalogUpdate, Close, FromControl, KeysetUpdate, ReportAck, Tasks, Welcome, WorkerPolicy
 
 MAX_FRAME = 32 * 1024 * 1024  # above the longest message that gRPC takes
 _HEADER = 4
@@ -99,7 +99,7 @@ ToOutside = OpenLink | Send | CloseLink | Ask
 ToRunner = Ready | Received | Ended | Answer
 
 _FROM_CONTROL: dict[str, Any] = {
-    type_.__name__: type_ for type_ in (Tasks, CatalogUpdate, KeysetUpdate, ReportAck, Welcome, Close)
+    type_.__name__: type_ for type_ in (Tasks, CatalogUpdate, KeysetUpdate, WorkerPolicy, ReportAck, Welcome, Close)
 }
 _encoder = msgspec.msgpack.Encoder()
 TO_OUTSIDE: "msgspec.msgpack.Decoder[ToOutside]" = msgspec.msgpack.Decoder(ToOutside)

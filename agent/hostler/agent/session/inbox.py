@@ -2,9 +2,9 @@
 
 import asyncio
 
-from hostler.wire.node import CatalogUpdate, KeysetUpdate, Tasks
+from hostler.wire.node import CatalogUpdate, KeysetUpdate, Tasks, WorkerPolicy
 
-Item = Tasks | CatalogUpdate | KeysetUpdate
+Item = Tasks | CatalogUpdate | KeysetUpdate | WorkerPolicy
 
 
 class Inbox:

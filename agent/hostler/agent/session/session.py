@@ -18,7 +18,17 @@ from hostler.base.clock import Clock, full_jitter
 from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
 from hostler.wire.codec_node import agent_message
-from hostler.wire.node import CatalogUpdate, Close, FromControl, Hello, KeysetUpdate, ReportAck, Tasks, Welcome
+from hostler.wire.node import (
+    CatalogUpdate,
+    Close,
+    FromControl,
+    Hello,
+    KeysetUpdate,
+    ReportAck,
+    Tasks,
+    Welcome,
+    WorkerPolicy,
+)
 from hostler.wire.versions import check_agreed
 
 _log = get_logger("hostler.agent.session")
@@ -136,7 +146,7 @@ class Session:
     async def _take(self, value: FromControl) -> None:
         if isinstance(value, ReportAck):
             await self._journal.trim(value.up_to)
-        elif isinstance(value, Tasks | CatalogUpdate | KeysetUpdate):
+        elif isinstance(value, Tasks | CatalogUpdate | KeysetUpdate | WorkerPolicy):
             await self._inbox.put(value)
         elif isinstance(value, Welcome):
             await self._welcomed(value)

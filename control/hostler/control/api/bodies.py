@@ -43,9 +43,12 @@ class Submit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class EnrolmentToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`pool`: the node belongs to no tenant and is lent by allocations; else tenant and project own it."""
+
     node_name: Name
-    org_id: Name
-    project_id: Name
+    org_id: NameOrNone = ""
+    project_id: NameOrNone = ""
+    pool: bool = False
     labels: dict[str, str] = {}
     valid_seconds: Annotated[int, msgspec.Meta(ge=60, le=30 * 86_400)] = 3600
 

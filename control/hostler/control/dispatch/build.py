@@ -98,7 +98,13 @@ def build_task(order: TaskOrder, shared: Shared, task: TaskRow, attempt: Attempt
         approved_plan_digest=task.approved_plan_digest,
         reused=reused,
         timeout_seconds=shared.timeout_seconds,
+        trigger_source=_trigger(operation),
     )
+
+
+def _trigger(operation: OperationRow) -> str:
+    """Empty for a tenant's, so that a node tells it from an allocation's own work and from its operators'."""
+    return "" if operation.trigger_source == "tenant_request" else operation.trigger_source
 
 
 def build_cancel(order: CancelOrder, operation: OperationRow, task: TaskRow, epoch: int) -> CancelSpec:

@@ -9,6 +9,8 @@ import msgspec
 from hostler.base.errors import HostlerError
 from hostler.catalog.policy import merge, overlay_of, policy_digest
 from hostler.control.kernel import capability, events, permitted, policies, targets
+from hostler.control.kernel.allocation_rows import AllocationRow
+from hostler.control.kernel.allocation_states import ACTIVE, DRAINING
 from hostler.control.kernel.commands import TargetSelector
 from hostler.control.kernel.documents import definition_of
 from hostler.control.kernel.model import CancelOrder, Draft, TaskOrder
@@ -97,7 +99,7 @@ def assign(draft: Draft, task: TaskRow, node: NodeRow) -> TaskRow:
     A task that its node cannot take stays as it is and says why.
     """
     operation, denied = judged_again(draft, operation_of(draft, task.operation_id))
-    refusal = (denied.code, denied.message) if denied else _dispatch_refusal(operation, node)
+    refusal = (denied.code, denied.message) if denied else _dispatch_refusal(draft, operation, node)
     if refusal is not None:
         return fail_task(draft, task, *refusal)
     lacking = capability.missing(draft, operation, node)
@@ -117,12 +119,28 @@ def assign(draft: Draft, task: TaskRow, node: NodeRow) -> TaskRow:
     return move_task(draft, task, "assign", sequence=sequence, expires_at_ms=expires)
 
 
-def _dispatch_refusal(operation: OperationRow, node: NodeRow) -> tuple[str, str] | None:
+def _dispatch_refusal(draft: Draft, operation: OperationRow, node: NodeRow) -> tuple[str, str] | None:
     if node.state != "active":
         return "revoked", f"node {node.name} was revoked before the task was sent"
     if (node.org_id, node.project_id) != (operation.org_id, operation.project_id):
         return "target_not_owned", f"node {node.name} left the project before the task was sent"
+    if node.allocation_id != (operation.linked_allocation_id or ""):
+        return "wrong_allocation", f"node {node.name} changed hands before the task was sent"
+    if operation.linked_allocation_id and of_tenant(operation):
+        allocation = draft.get(AllocationRow, operation.linked_allocation_id)
+        if allocation is None or allocation.state != ACTIVE:
+            return "allocation_state", f"allocation {operation.linked_allocation_id} ended before the task was sent"
     return None
+
+
+def of_tenant(operation: OperationRow) -> bool:
+    """Not one of a chain, of an administrator, or of the control plane itself."""
+    return operation.trigger_source == "tenant_request"
+
+
+def waits(node: NodeRow, operation: OperationRow) -> bool:
+    """Whether nothing of the operation is sent to the node for now. A drain holds back only what tenants ask for."""
+    return node.connection != "connected" or bool(node.hold) or (node.scheduling == DRAINING and of_tenant(operation))
 
 
 def order_cancel(draft: Draft, task: TaskRow, node: NodeRow) -> TaskRow:
@@ -150,7 +168,7 @@ def fill(draft: Draft, operation_id: str) -> None:
         if task.state != QUEUED:
             continue
         node = node_of(draft, task.node_id)
-        if node.state == "active" and (node.connection != "connected" or node.hold):
+        if node.state == "active" and waits(node, operation):
             continue
         if assign(draft, task, node).state == ASSIGNED:
             slots -= 1

@@ -1,7 +1,7 @@
 """The audit line of a mutation that was refused (SE-02, I5)."""
 
 from hostler.base.errors import HostlerError, error
-from hostler.control.kernel import commands
+from hostler.control.kernel import allocation_commands, commands
 from hostler.control.kernel.commands import Actor, RecordRefusal
 from hostler.control.kernel.events import refused_event
 from hostler.control.kernel.model import Decision, Draft
@@ -26,6 +26,15 @@ _ACTIONS: dict[type, tuple[str, str, str]] = {
     commands.RevokePrincipal: ("principal.revoke", "name", "principals"),
     commands.AuthorizeMint: ("credential.mint", "task_id", "tasks"),
     commands.RecordMint: ("credential.mint", "task_id", "tasks"),
+    allocation_commands.CreateAllocation: ("allocation.create", "external_id", "allocations"),
+    allocation_commands.ReleaseAllocation: ("allocation.release", "allocation_id", "allocations"),
+    allocation_commands.ForceReleaseAllocation: ("allocation.force_release", "allocation_id", "allocations"),
+    allocation_commands.RetryAllocation: ("allocation.retry", "allocation_id", "allocations"),
+    allocation_commands.QuarantineNode: ("node.quarantine", "node_id", "nodes"),
+    allocation_commands.ClearNode: ("node.clear", "node_id", "nodes"),
+    allocation_commands.ProbeNode: ("node.probe", "node_id", "nodes"),
+    allocation_commands.CordonNode: ("node.cordon", "node_id", "nodes"),
+    allocation_commands.CloseBreaker: ("quarantine.close_breaker", "", "quarantine"),
     commands.RecordCountersignature: ("checkpoint.countersign", "index", "checkpoints"),
 }
 

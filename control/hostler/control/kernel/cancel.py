@@ -15,12 +15,14 @@ from hostler.control.kernel.transitions import CANCELED, FAILED, FINAL, OPERATIO
 from hostler.wire.task import ReusedStep
 
 replace = msgspec.structs.replace
+CHAIN_TRIGGERS = ("allocation_provision", "allocation_release")
 _REUSABLE = ("succeeded", "reused")
 
 
 def cancel(draft: Draft, command: CancelOperation) -> Decision:
     """Queued tasks end here; what a node may have begun ends when the node says so (OP-17)."""
     operation = _own(draft, command.actor, command.project_id, command.operation_id)
+    _not_a_link(operation, command.actor)
     if operation.status in FINAL:
         raise error("operation_final", f"operation {operation.operation_id} is {operation.status}")
     operation = replace(operation, cancel_requested_ms=operation.cancel_requested_ms or draft.now_ms)
@@ -35,12 +37,17 @@ def cancel(draft: Draft, command: CancelOperation) -> Decision:
             result="accepted",
         )
     )
+    cancel_open_tasks(draft, operation)
+    return draft.decision()
+
+
+def cancel_open_tasks(draft: Draft, operation: OperationRow) -> None:
+    """Queued tasks end here; what a node may have begun ends when the node says so."""
     for task in draft.tasks_of(operation.operation_id):
         if task.state == QUEUED:
             end_task(draft, task, "cancel", error_code="canceled", error_message="cancelled before it was sent")
         elif task.state not in FINAL and not task.cancel_requested:
             request_cancel(draft, task)
-    return draft.decision()
 
 
 def request_cancel(draft: Draft, task: TaskRow) -> TaskRow:
@@ -56,6 +63,13 @@ def request_cancel(draft: Draft, task: TaskRow) -> TaskRow:
 def retry(draft: Draft, command: RetryOperation) -> Decision:
     """A new attempt of every task that did not succeed (RT-03, RT-04)."""
     operation = _own(draft, command.actor, command.project_id, command.operation_id)
+    _not_a_link(operation, command.actor)
+    retry_operation(draft, operation, command.actor)
+    return draft.decision()
+
+
+def retry_operation(draft: Draft, operation: OperationRow, actor: Actor | None = None) -> None:
+    """See `retry`. Without an actor another line of the audit names it."""
     status = advance(OPERATION, operation.status, "retry", f"operation {operation.operation_id}")
     operation, refusal = judged_again(draft, operation)
     if refusal is not None:
@@ -81,9 +95,9 @@ def retry(draft: Draft, command: RetryOperation) -> Decision:
             "operation.retried",
             operation_of(draft, operation.operation_id),
             draft.now_ms,
-            actor=command.actor,
-            action="operation.retry",
-            result="accepted",
+            actor=actor,
+            action="operation.retry" if actor else "",
+            result="accepted" if actor else "",
             tasks=len(again),
         )
     )
@@ -91,7 +105,18 @@ def retry(draft: Draft, command: RetryOperation) -> Decision:
     for task in again:
         _new_attempt(draft, task, reusable)
     fill(draft, operation.operation_id)
-    return draft.decision()
+
+
+def _not_a_link(operation: OperationRow, actor: Actor) -> None:
+    """A chain's own operations are moved by the allocation alone (AL-06). Raises `chain_order`."""
+    chained = operation.trigger_source in CHAIN_TRIGGERS
+    forced = operation.trigger_source == "system" and operation.linked_allocation_id
+    if chained or (forced and actor.role != "platform_admin"):
+        raise error(
+            "chain_order",
+            f"operation {operation.operation_id} belongs to allocation {operation.linked_allocation_id}",
+            hint="use 'hostler allocations release' or 'retry'",
+        )
 
 
 def _new_attempt(draft: Draft, task: TaskRow, reusable: tuple[str, ...]) -> None:

@@ -9,32 +9,26 @@ from typing import Any
 import msgspec
 
 from hostler.catalog.policy import PolicyOverlay
+from hostler.control.kernel.actor import Actor as Actor  # noqa: PLC0414 - it is looked for here
+from hostler.control.kernel.allocation_commands import AllocationCommand
 from hostler.wire.mint import MintRequest
 from hostler.wire.node import Hello
 from hostler.wire.report import Report
 from hostler.wire.task import TaskMode
 
 
-class Actor(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks. `node` actors speak over mTLS, `user` actors with a bearer token."""
-
-    kind: str  # user | node | system
-    name: str
-    role: str = ""  # platform_admin, tenant_admin, project_admin, project_member, project_viewer, auditor
-    org_id: str = ""
-    project_id: str = ""
-
-
 class TargetSelector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which nodes: by id or name, or by labels that all must match. Frozen to node ids at submit.
 
     Attributes:
+        allocation: only nodes of this allocation; all of them unless some are named or labels given.
         replicas: tasks per selected node.
     """
 
     nodes: tuple[str, ...] = ()
     labels: dict[str, str] = {}
     replicas: int = 1
+    allocation: str = ""
 
 
 class SubmitOperation(msgspec.Struct, frozen=True, kw_only=True):
@@ -384,4 +378,5 @@ Command = (
     | RecordCountersignature
     | AuthorizeMint
     | RecordMint
+    | AllocationCommand
 )

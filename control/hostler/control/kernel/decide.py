@@ -6,17 +6,22 @@ from typing import Any
 from hostler.base.errors import HostlerError
 from hostler.catalog.manifest import Catalog
 from hostler.control.kernel import (
+    allocation_commands,
+    allocation_flow,
+    allocations,
     audit,
     cancel,
     catalogs,
     checkpoints,
     commands,
+    cordons,
     credentials,
     fold,
     keysets,
     nodes,
     principals,
     put_policy,
+    quarantine,
     sessions,
     submit,
 )
@@ -52,6 +57,15 @@ HANDLERS: dict[type, Handler] = {
     commands.AuthorizeMint: credentials.authorize,
     commands.RecordMint: credentials.record,
     commands.RecordCountersignature: checkpoints.record_countersignature,
+    allocation_commands.CreateAllocation: allocations.create,
+    allocation_commands.ReleaseAllocation: allocations.release,
+    allocation_commands.ForceReleaseAllocation: allocations.force_release,
+    allocation_commands.RetryAllocation: allocations.retry,
+    allocation_commands.QuarantineNode: quarantine.quarantine,
+    allocation_commands.ClearNode: quarantine.clear,
+    allocation_commands.ProbeNode: allocations.probe,
+    allocation_commands.CordonNode: cordons.cordon,
+    allocation_commands.CloseBreaker: quarantine.close_breaker,
 }
 
 
@@ -70,6 +84,7 @@ def decide(
             keyset, or the refusal.
     """
     draft = Draft(view, settings, ids, now_ms)
+    draft.follow = allocation_flow.follow
     try:
         if isinstance(command, commands.RegisterCatalog):
             if not isinstance(opened, Catalog):

@@ -1,12 +1,14 @@
 """What a decision reads and what it makes: `View` in, `Decision` out, `Draft` in between."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from hostler.base.errors import HostlerError
+from hostler.control.kernel.allocation_rows import AllocationRow, CordonRow, LeaseRow, LinkRow
+from hostler.control.kernel.allocation_settings import AllocationSettings
 from hostler.control.kernel.artifacts import ArtifactRow
 from hostler.control.kernel.audit_rows import CheckpointHeadRow, CheckpointRow, CountersignatureRow
 from hostler.control.kernel.credential_rows import MintRow, RunnerKeyRow
@@ -60,6 +62,10 @@ KEYED: tuple[type[Row], ...] = (
     RunnerKeyRow,
     MintRow,
     PolicyRow,
+    AllocationRow,
+    LeaseRow,
+    LinkRow,
+    CordonRow,
 )
 KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
 
@@ -88,6 +94,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_tasks: int = 10_000
     control_epoch: int = 1
     decider: Any = None  # a `permitted.Decider` that may refuse more than the policy does (AZ-11)
+    allocations: AllocationSettings = AllocationSettings()
 
 
 class View(Protocol):
@@ -128,6 +135,21 @@ class View(Protocol):
     def in_flight(self, operation_type: str, scope: str, scope_id: str) -> int: ...
 
     def waiting_operations(self, operation_type: str, limit: int) -> Iterable[OperationRow]: ...
+    def allocation_by_external(self, org_id: str, project_id: str, external_id: str) -> AllocationRow | None: ...
+
+    def pool_nodes(self) -> Iterable[NodeRow]: ...
+
+    def free_nodes(self) -> int: ...
+
+    def waiting_allocations(self) -> Iterable[AllocationRow]: ...
+
+    def leases_of(self, allocation_id: str) -> Iterable[LeaseRow]: ...
+
+    def overdue_links(self, now_ms: int, limit: int) -> Iterable[LinkRow]: ...
+
+    def open_operations_of(self, allocation_id: str) -> Iterable[OperationRow]: ...
+
+    def cordons_of(self, node_id: str) -> Iterable[CordonRow]: ...
 
 
 class TaskOrder(msgspec.Struct, frozen=True):
@@ -176,6 +198,7 @@ class Decision(msgspec.Struct, kw_only=True):
     orders: list[TaskOrder | CancelOrder | CheckpointOrder] = []
     wake: set[str] = set()
     revoked: list[str] = []
+    scheduling: dict[str, str] = {}
 
 
 class Draft:
@@ -193,6 +216,11 @@ class Draft:
         self.orders: dict[tuple[str, int], TaskOrder | CancelOrder | CheckpointOrder] = {}
         self.wake: set[str] = set()
         self.revoked: list[str] = []
+        self.scheduling: dict[str, str] = {}  # of nodes whose scheduling has changed
+        self.touched: dict[tuple[str, str], None] = {}  # (operation, node) of a task that ended, if bound to either
+        self.moved: dict[str, None] = {}  # allocations of which a node moved
+        self.freed: dict[str, None] = {}  # nodes that may have become assignable
+        self.follow: Callable[[Draft], None] = lambda _: None
         self._rows: dict[type[Row], dict[Any, Row]] = {}
         self._new: dict[type[Row], dict[Any, None]] = {}  # in order
 
@@ -243,7 +271,14 @@ class Draft:
                 total += row.tasks_in_flight - (before.tasks_in_flight if before else 0)
         return total
 
+    def rows_of(self, type_: type[R], stored: Iterable[R]) -> list[R]:
+        """Stored rows as this draft has them, and those of the type that it has made."""
+        made = [self._rows[type_][key] for key in self._new.get(type_, ())]
+        known = {KEYS[type_](row) for row in made}
+        return [*(row for row in self.current(stored) if KEYS[type_](row) not in known), *made]  # type: ignore[list-item]
+
     def decision(self, result: Any = None, refusal: HostlerError | None = None) -> Decision:
+        self.follow(self)
         inserts: dict[type[Row], list[Row]] = {}
         updates: dict[type[Row], list[Row]] = {}
         for type_, rows in self._rows.items():
@@ -267,6 +302,7 @@ class Draft:
             orders=list(self.orders.values()),
             wake=self.wake,
             revoked=self.revoked,
+            scheduling=self.scheduling,
         )
 
 

@@ -5,7 +5,8 @@ import msgspec
 from hostler.base.digest import same_digest
 from hostler.base.errors import error
 from hostler.base.ids import NODE, is_name
-from hostler.control.kernel import events
+from hostler.control.kernel import allocation_flow, events
+from hostler.control.kernel.allocation_states import POOL
 from hostler.control.kernel.assign import give_up
 from hostler.control.kernel.commands import (
     CreateEnrolmentToken,
@@ -29,6 +30,8 @@ def create_token(draft: Draft, command: CreateEnrolmentToken) -> Decision:
         raise error("invalid_request", f"{command.node_name!r} cannot name a node", pointer="/node_name")
     if not command.org_id or not command.project_id:
         raise error("invalid_request", "a node belongs to a tenant and a project", pointer="/org_id")
+    if (command.org_id == POOL) != (command.project_id == POOL):
+        raise error("invalid_request", "a node of the pool belongs to no tenant", pointer="/org_id")
     if command.expires_at_ms <= draft.now_ms:
         raise error("invalid_request", "the token would have expired already", pointer="/expires_at_ms")
     _refuse_taken(draft, command.node_name)
@@ -84,6 +87,7 @@ def enroll(draft: Draft, command: EnrollNode) -> Decision:
         labels=events.json_text(command.labels | msgspec.json.decode(token.labels)),
         agent_version=command.agent_version,
         enrolled_at_ms=draft.now_ms,
+        pool=int(token.project_id == POOL),
     )
     draft.insert(node)
     draft.insert(CursorRow(node_id=node.node_id))
@@ -197,5 +201,7 @@ def revoke(draft: Draft, command: RevokeNode) -> Decision:
     )
     for task in draft.open_tasks_on(node.node_id):
         give_up(draft, task, "revoked", f"node {node.name} was revoked")
+    if node.allocation_id:
+        allocation_flow.node_revoked(draft, node.allocation_id, node.node_id)
     draft.revoked.append(node.node_id)
     return draft.decision()

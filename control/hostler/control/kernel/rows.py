@@ -3,8 +3,7 @@
 `KEY` names the primary key, `FIXED` the columns that never change after the insert.
 """
 
-from operator import attrgetter
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
@@ -17,10 +16,13 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class NodeRow(Row, frozen=True, kw_only=True):
-    """Connection is seen by us (`connected`, `lost`), state is decided by people (`active`, `revoked`)."""
+    """Connection is seen by us (`connected`, `lost`), state is decided by people (`active`, `revoked`).
+
+    Org and project are who holds the node: its owner, or for a node of the pool whoever has it now (OD-15).
+    """
 
     KEY = ("node_id",)
-    FIXED = ("name", "org_id", "project_id", "enrolled_at_ms")
+    FIXED = ("name", "enrolled_at_ms", "pool")
 
     node_id: str
     name: str
@@ -46,6 +48,15 @@ class NodeRow(Row, frozen=True, kw_only=True):
     drift: str = ""
     instance_id: str = ""  # of the agent process that speaks for it
     past_instances: str = "[]"
+    pool: int = 0  # 1: it is lent by allocations
+    allocation_id: str = ""
+    health: str = "ok"
+    health_reason: str = ""
+    quarantined_at_ms: int = 0
+    quarantined_by: str = ""  # person | chain
+    scheduling: str = "schedulable"
+    reclaim: str = "clean"
+    reclaimed_at_ms: int = 0
 
 
 class CursorRow(Row, frozen=True, kw_only=True):
@@ -388,8 +399,3 @@ class MetaRow(Row, frozen=True):
 
     name: str
     value: str
-
-
-def key_of(type_: type[Row]) -> Any:
-    """A function from a row to its key: the value itself, or a tuple where there are several."""
-    return attrgetter(*type_.KEY)

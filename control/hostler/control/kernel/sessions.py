@@ -4,8 +4,9 @@ import msgspec
 
 from hostler.base.errors import error
 from hostler.catalog.capabilities import bounded
-from hostler.control.kernel import capability, events, keysets
-from hostler.control.kernel.assign import assign, cursor_of, free_slots, give_up, order_cancel
+from hostler.control.kernel import allocation_flow, capability, events, keysets
+from hostler.control.kernel.allocation_states import DEGRADED, OK, resting_health
+from hostler.control.kernel.assign import assign, cursor_of, free_slots, give_up, order_cancel, waits
 from hostler.control.kernel.commands import ControlStarted, ExpireTasks, NodeGone, NodeHello, NodeStatus, TasksAccepted
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.nodes import prove_certificate
@@ -49,7 +50,10 @@ def hello(draft: Draft, command: NodeHello) -> Decision:
         instance_id=said.instance_id[:_WORD],
         past_instances=events.json_text(past),
     )
+    here = _with_health(here)
     draft.update(here)
+    if node.pool:
+        draft.freed[node.node_id] = None
     prove_certificate(draft, node.node_id, command.serial)
     draft.events.append(
         events.node_event(
@@ -68,6 +72,11 @@ def hello(draft: Draft, command: NodeHello) -> Decision:
         _send_what_waited(draft, here, high_sequence)
     draft.wake.add(node.node_id)
     return draft.decision()
+
+
+def _with_health(node: NodeRow) -> NodeRow:
+    """Degraded and well again follow what the node says; cleaning and quarantine end otherwise."""
+    return replace(node, health=resting_health(node)) if node.health in (OK, DEGRADED) else node
 
 
 def _past_instances(node: NodeRow, instance_id: str) -> list[str]:
@@ -109,8 +118,11 @@ def status(draft: Draft, command: NodeStatus) -> Decision:
         hold=hold,
         capabilities=capabilities,
     )
+    now = _with_health(now)
     if now == node:
         return draft.decision()
+    if now.health != node.health:
+        draft.freed[node.node_id] = None
     draft.update(now)
     if capabilities != node.capabilities:
         _capabilities_changed(draft, node, now)
@@ -196,6 +208,8 @@ def _journal_lost(draft: Draft, node: NodeRow, high_sequence: int, open_tasks: f
 def _send_what_waited(draft: Draft, node: NodeRow, high_sequence: int) -> None:
     for task in draft.open_tasks_on(node.node_id):
         if task.state == QUEUED:
+            if waits(node, operation_of(draft, task.operation_id)):
+                continue
             if free_slots(draft, operation_of(draft, task.operation_id)) > 0:
                 assign(draft, task, node)
         elif task.cancel_requested:
@@ -272,9 +286,10 @@ def expire(draft: Draft, _: ExpireTasks) -> Decision:
         elif operation_of(draft, task.operation_id).deadline_ms <= draft.now_ms:
             give_up(draft, task, "expired", f"node {node.name} did not take the task in time")
             ended += 1
-        elif task.state == ASSIGNED and not node.hold:
+        elif task.state == ASSIGNED and not node.hold and not waits(node, operation_of(draft, task.operation_id)):
             assign(draft, task, node)
     for task in draft.current(draft.view.unanswered_cancels(draft.now_ms, EXPIRE_LIMIT)):
         if task.state not in FINAL:
             order_cancel(draft, task, node_of(draft, task.node_id))
+    allocation_flow.expire(draft)
     return draft.decision(ended)

@@ -31,10 +31,25 @@ TRIGGER_SOURCES = (
 
 def submit(draft: Draft, command: SubmitOperation) -> Decision:
     """→ `OperationCreated`. The same key and body give the same operation (RT-01)."""
-    digest = request_digest(command)
-    earlier = _earlier(draft, command, digest)
+    if command.target_selector.allocation:
+        command = msgspec.structs.replace(command, linked_allocation_id=command.target_selector.allocation)
+    earlier = _earlier(draft, command, request_digest(command))
     if earlier is not None:
         return draft.decision(earlier)
+    operation, row = place(draft, command)
+    is_deprecated = row.state == "deprecated"
+    note = row.deprecation_note if is_deprecated else ""
+    return draft.decision(OperationCreated(operation.operation_id, True, is_deprecated, note))
+
+
+def place(
+    draft: Draft, command: SubmitOperation, action: str = "operation.submit", *, audited: bool = True
+) -> tuple[OperationRow, DefinitionRow]:
+    """Checks, stores and sends an operation.
+
+    Args:
+        audited: False where the decision that asks for it is in the audit already.
+    """
     row = draft.get(DefinitionRow, f"{command.operation_type}@{command.version}")
     definition = _usable(row, command)
     inputs = _inputs(definition, command)
@@ -47,7 +62,7 @@ def submit(draft: Draft, command: SubmitOperation) -> Decision:
     _check_plans(command, nodes, definition)
     assert row is not None
     tasks = len(nodes) * command.target_selector.replicas
-    operation = _operation(draft, command, row, inputs, digest, tasks, policy)
+    operation = _operation(draft, command, row, inputs, request_digest(command), tasks, policy)
     draft.insert(operation)
     draft.events.append(
         events.operation_event(
@@ -55,8 +70,8 @@ def submit(draft: Draft, command: SubmitOperation) -> Decision:
             operation,
             draft.now_ms,
             actor=command.actor,
-            action="operation.submit",
-            result="accepted",
+            action=action if audited else "",
+            result="accepted" if audited else "",
             version=command.version,
             mode=command.mode,
             tasks=operation.tasks_total,
@@ -66,18 +81,19 @@ def submit(draft: Draft, command: SubmitOperation) -> Decision:
     )
     _add_tasks(draft, command, operation, nodes)
     fill(draft, operation.operation_id)
-    is_deprecated = row.state == "deprecated"
-    note = row.deprecation_note if is_deprecated else ""
-    return draft.decision(OperationCreated(operation.operation_id, True, is_deprecated, note))
+    return operation, row
 
 
 def request_digest(command: SubmitOperation) -> str:
     """What makes two requests the same: everything that shapes the work, not who traced it how."""
+    targets: dict[str, Any] = msgspec.to_builtins(command.target_selector)
+    if not command.target_selector.allocation:
+        del targets["allocation"]  # requests from before there were allocations stay the same
     return digest_of(
         {
             "operation": [command.operation_type, command.version],
             "inputs": command.inputs,
-            "targets": msgspec.to_builtins(command.target_selector),
+            "targets": targets,
             "mode": command.mode,
             "approved_plans": command.approved_plans,
             "linked": [command.trigger_source, command.linked_allocation_id, command.linked_node_id],

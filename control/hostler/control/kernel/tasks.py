@@ -79,6 +79,8 @@ def end_task(draft: Draft, task: TaskRow, event: str, *, attempt_state: str = ""
         events.task_event("task.finished", operation, moved, draft.now_ms, moved.error_code, state=moved.state)
     )
     settle(draft, operation)
+    if operation.linked_allocation_id or operation.linked_node_id:
+        draft.touched[operation.operation_id, task.node_id] = None
     return moved
 
 

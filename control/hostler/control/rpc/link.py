@@ -10,6 +10,7 @@ from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
 from hostler.catalog.capabilities import bounded
 from hostler.control.engine import Engine
+from hostler.control.kernel.allocation_states import SCHEDULABLE
 from hostler.control.kernel.commands import FoldReports, NodeHello, NodeStatus, TasksAccepted
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.catalog_feed import CatalogFeed
@@ -29,6 +30,7 @@ from hostler.wire.node import (
     TaskAccepted,
     Tasks,
     Welcome,
+    WorkerPolicy,
 )
 from hostler.wire.versions import check_envelopes, negotiate
 
@@ -70,6 +72,8 @@ class Link:
         self._sent_sequence = 0
         self._news_read = -1
         self._catalog_version = 0
+        self._scheduling = SCHEDULABLE  # what the agent was told last
+        self._wanted = SCHEDULABLE  # what is wanted of it, as of its hello
         self._hello_seen = False
         self._first: list[node_pb2.ControlMessage] = []
         self._closing: Close | None = None
@@ -166,6 +170,8 @@ class Link:
             renew_certificate=bool(self._ca_key) and self._peer.issuer_key != self._ca_key,
         )
         self._first.append(control_message(welcome))
+        self._scheduling = hello.scheduling[:_WORD] or SCHEDULABLE
+        self._wanted = await self._engine.reader.scheduling(self.node_id)
         self._keyset_version = hello.keyset_version
         self._hello_seen = True
         self._wake.set()
@@ -199,6 +205,10 @@ class Link:
         # before anything it vouches for
         due += missed_messages(self._engine, self._keyset_version)
         self._keyset_version = max(self._keyset_version, self._engine.trust.keyset.version)
+        wanted = self._engine.wakes.scheduling(self.node_id) or self._wanted
+        if wanted != self._scheduling:  # before any task that came after it
+            self._scheduling = wanted
+            due.append(control_message(WorkerPolicy(wanted)))
         if self._acks > self._acked:
             self._acked = self._acks
             due.append(control_message(ReportAck(self._acked)))

@@ -90,11 +90,16 @@ class Applier:
         return topics
 
     def _number(self, type_: type[Row], rows: Sequence[EventRow | LogRow]) -> dict[str, int]:
-        """Gives rows the next ids; the newest id of each operation."""
+        """Gives rows the next ids; the newest id of each operation and allocation."""
         first = self._next + 1
         self._next += len(rows)
         self._numbered[type_] += [(number, *astuple(row)[1:]) for number, row in enumerate(rows, first)]
-        return {row.operation_id: number for number, row in enumerate(rows, first)}
+        topics = {row.operation_id: number for number, row in enumerate(rows, first)}
+        if type_ is EventRow:
+            for number, row in enumerate(rows, first):
+                if row.resource_name.startswith("allocations/"):  # type: ignore[union-attr]  # an event has it
+                    topics[row.resource_name] = number  # type: ignore[union-attr]
+        return topics
 
     def flush(self) -> None:
         """Writes what was held back."""

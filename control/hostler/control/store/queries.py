@@ -1,15 +1,17 @@
 """Read-only queries: plain functions over a connection, called in a reader thread."""
 
 import sqlite3
-from collections.abc import Iterable
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from hostler.control.kernel.rows import TaskRow
 from hostler.control.store import local_tasks
 from hostler.control.store.pages import decode_cursor, page_limit, page_of
+from hostler.control.store.record_rows import columns as _columns
+from hostler.control.store.record_rows import decoded as _decoded
+from hostler.control.store.record_rows import rows as _rows
 from hostler.control.store.records import (
     AssignedTask,
     AuditView,
@@ -29,41 +31,16 @@ from hostler.control.store.records import (
 )
 from hostler.wire.codec_node import decode_envelope
 
-R = TypeVar("R", bound=msgspec.Struct)
-_JSON = frozenset(
-    {"target_selector", "inputs", "policy", "labels", "capabilities", "document", "body", "outputs", "plan"}
-)
-_BOOL = frozenset({"recovered", "cancel_requested"})
-
-
-def _rows(db: sqlite3.Connection, type_: type[R], sql: str, parameters: Any = ()) -> list[R]:
-    """Records from a query whose columns are named after the record's fields."""
-    cursor = db.execute(sql, parameters)
-    names = [column[0] for column in cursor.description]
-    return [type_(**_decoded(zip(names, values, strict=True))) for values in cursor]
-
-
-def _decoded(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in _JSON:
-            out[name] = msgspec.json.decode(value) if value else None
-        else:
-            out[name] = bool(value) if name in _BOOL else value
-    return out
-
-
-def _columns(type_: type[msgspec.Struct], *, without: tuple[str, ...] = (), table: str = "") -> str:
-    prefix = f"{table}." if table else ""
-    return ", ".join(f"{prefix}{name}" for name in type_.__struct_fields__ if name not in without)
-
-
 _PRINCIPAL = _columns(Principal)
 _EXPIRY = (
     "coalesce((SELECT max(not_after_ms) FROM certificates c WHERE c.node_id = nodes.node_id"
     " AND c.state IN ('issued', 'proved')), 0) AS certificate_expires_ms"
 )
-_NODE = f"{_columns(NodeView, without=('certificate_expires_ms',))}, {_EXPIRY}"
+_POLICY = (
+    "(SELECT json_group_array(json_object('owner', owner, 'kind', kind, 'reason', reason, 'actor', actor,"
+    " 'at_ms', at_ms)) FROM worker_policies w WHERE w.node_id = nodes.node_id AND w.kind != '') AS worker_policy"
+)
+_NODE = f"{_columns(NodeView, without=('certificate_expires_ms', 'worker_policy'))}, {_EXPIRY}, {_POLICY}"
 _DEFINITION = _columns(DefinitionView)
 _SUMMARY = _columns(OperationSummary)
 _OPERATION = _columns(OperationView, without=("tasks",))
@@ -105,9 +82,10 @@ def operation_status(db: sqlite3.Connection, project_id: str, operation_id: str)
 
 
 def org_of_project(db: sqlite3.Connection, project_id: str) -> str:
-    """ "" while the project owns neither a node nor a token for one."""
+    """ "" while the project owns neither a node nor a token for one, and never had an allocation."""
     sql = """SELECT org_id FROM nodes WHERE project_id = :project
-             UNION ALL SELECT org_id FROM enrolment_tokens WHERE project_id = :project LIMIT 1"""
+             UNION ALL SELECT org_id FROM enrolment_tokens WHERE project_id = :project
+             UNION ALL SELECT org_id FROM allocations WHERE project_id = :project LIMIT 1"""
     row = db.execute(sql, {"project": project_id}).fetchone()
     return str(row[0]) if row else ""
 
@@ -331,6 +309,11 @@ def trust_of_nodes(db: sqlite3.Connection) -> list[NodeTrust]:
         FROM nodes WHERE state = 'active' ORDER BY name
     """  # noqa: S608
     return _rows(db, NodeTrust, sql)
+
+
+def scheduling(db: sqlite3.Connection, node_id: str) -> str:
+    row = db.execute("SELECT scheduling FROM nodes WHERE node_id = ?", (node_id,)).fetchone()
+    return str(row[0]) if row else ""
 
 
 def sequence(db: sqlite3.Connection, node_id: str) -> int:

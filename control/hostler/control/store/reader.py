@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from hostler.base.clock import Clock
 from hostler.control.kernel.policy_rows import PolicyRow
-from hostler.control.store import artifacts, checkpoints, events, policies, queries
+from hostler.control.store import allocation_queries, artifacts, checkpoints, events, policies, queries
+from hostler.control.store.allocation_queries import AllocationSummary, AllocationView
 from hostler.control.store.db import open_reader, store_error
 from hostler.control.store.events import Stretch
 from hostler.control.store.records import (
@@ -165,6 +166,10 @@ class Reader:
     async def catalog(self) -> tuple[int, bytes, tuple[bytes, ...]] | None:
         return await self._ask(queries.catalog)
 
+    async def meta(self, name: str) -> str:
+        """A value of the meta table, "" for none."""
+        return await self._ask(queries.meta, name)
+
     async def receipts(self, *, operation_id: str = "", node_id: str = "") -> list[NodeReceipts]:
         """The whole chain of every node that the operation ran on, of one node, or of all that have one."""
         return await self._ask(queries.receipts, operation_id, node_id)
@@ -173,6 +178,10 @@ class Reader:
         """What each node that is not revoked has proved to hold."""
         return await self._ask(queries.trust_of_nodes)
 
+    async def scheduling(self, node_id: str) -> str:
+        """The strongest wish of all parties: `schedulable`, `cordoned` or `draining`."""
+        return await self._ask(queries.scheduling, node_id)
+
     async def sequence(self, node_id: str) -> int:
         """The highest that was given to the node."""
         return await self._ask(queries.sequence, node_id)
@@ -180,6 +189,19 @@ class Reader:
     async def assigned_to(self) -> list[AssignedTask]:
         """Tasks that are signed and not ended."""
         return await self._ask(queries.assigned)
+
+    async def allocation(self, project_id: str | None, allocation_id: str) -> AllocationView | None:
+        """`None` for any project."""
+        return await self._ask(allocation_queries.allocation, project_id, allocation_id)
+
+    async def allocations(
+        self, project_id: str | None, cursor: str = "", page_size: int = 100, state: str = ""
+    ) -> Page[AllocationSummary]:
+        """Newest first; `None` for every project."""
+        return await self._ask(allocation_queries.allocations, project_id, cursor, page_size, state)
+
+    async def allocation_events(self, allocation_id: str, after: int, limit: int) -> list[EventView]:
+        return await self._ask(allocation_queries.events, allocation_id, after, limit)
 
     async def newest_checkpoint(self) -> StoredCheckpoint | None:
         return await self._ask(checkpoints.newest)

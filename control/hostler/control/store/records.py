@@ -119,7 +119,10 @@ class OperationView(OperationSummary, frozen=True, kw_only=True):
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """`state` is what was decided (`active`, `revoked`), `connection` what is seen."""
+    """`state` is what was decided (`active`, `revoked`), `connection` what is seen.
+
+    `worker_policy` has one entry for each party that has cordoned or drained the node.
+    """
 
     node_id: str
     name: str
@@ -141,7 +144,14 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     revoked_at_ms: int
     hold: str
     drift: str
+    pool: bool
+    allocation_id: str
+    health: str
+    health_reason: str
+    scheduling: str
+    reclaim: str
     certificate_expires_ms: int = 0
+    worker_policy: Any = ()
 
 
 class NodeTrust(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hostler.control.kernel import audit_rows, credential_rows, rows
+from hostler.control.kernel import allocation_rows, audit_rows, credential_rows, rows
 from hostler.control.kernel.artifacts import ArtifactRow
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import Row
@@ -39,6 +39,10 @@ NAMES: dict[type[Row], str] = {
     credential_rows.RunnerKeyRow: "runner_keys",
     credential_rows.MintRow: "credential_mints",
     PolicyRow: "operation_policy_overrides",
+    allocation_rows.AllocationRow: "allocations",
+    allocation_rows.LeaseRow: "allocation_nodes",
+    allocation_rows.LinkRow: "allocation_links",
+    allocation_rows.CordonRow: "worker_policies",
 }
 
 

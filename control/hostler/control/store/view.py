@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from hostler.control.kernel.allocation_rows import AllocationRow, CordonRow, LeaseRow, LinkRow
 from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.model import KEYS
 from hostler.control.kernel.policy_rows import PolicyRow
@@ -21,6 +22,8 @@ from hostler.control.store.tables import STATEMENTS
 
 R = TypeVar("R", bound=Row)
 MAX_CACHED = 50_000
+_FREE = """SELECT count(*) FROM nodes INDEXED BY nodes_free WHERE pool = 1 AND allocation_id = ''
+    AND connection = 'connected' AND reclaim = 'clean' AND health = 'ok' AND scheduling = 'schedulable'"""
 
 
 class StoreView:
@@ -138,6 +141,36 @@ class StoreView:
     def waiting_operations(self, operation_type: str, limit: int) -> list[OperationRow]:
         """Oldest first, those of a type ("" for any) with a queued task whose node could take it."""
         return self._all(OperationRow, local_tasks.WAITING_OPERATIONS, {"type": operation_type, "limit": limit})
+
+    def pool_nodes(self) -> list[NodeRow]:
+        return self._where(NodeRow, "pool = 1 ORDER BY node_id")
+
+    def free_nodes(self) -> int:
+        """How many nodes of the pool are free, as far as one index can tell: never fewer than can be given out."""
+        self.before_query()
+        (count,) = self._db.execute(_FREE).fetchone()
+        return int(count)
+
+    def allocation_by_external(self, org_id: str, project_id: str, external_id: str) -> AllocationRow | None:
+        condition = "project_id = ? AND org_id = ? AND external_id = ? AND external_id != ''"
+        return next(iter(self._where(AllocationRow, condition, project_id, org_id, external_id)), None)
+
+    def waiting_allocations(self) -> list[AllocationRow]:
+        return self._where(AllocationRow, "state = 'requested' ORDER BY allocation_id")
+
+    def leases_of(self, allocation_id: str) -> list[LeaseRow]:
+        return self._where(LeaseRow, "allocation_id = ?", allocation_id)
+
+    def overdue_links(self, now_ms: int, limit: int) -> list[LinkRow]:
+        condition = "state IN ('waiting', 'running') AND deadline_ms <= ? ORDER BY deadline_ms LIMIT ?"
+        return self._where(LinkRow, condition, now_ms, limit)
+
+    def open_operations_of(self, allocation_id: str) -> list[OperationRow]:
+        condition = "linked_allocation_id = ? AND status IN ('queued', 'running') ORDER BY operation_id"
+        return self._where(OperationRow, condition, allocation_id)
+
+    def cordons_of(self, node_id: str) -> list[CordonRow]:
+        return self._where(CordonRow, "node_id = ?", node_id)
 
     def latest_checkpoint(self) -> CheckpointRow | None:
         found = self._where(CheckpointRow, "checkpoint_index = (SELECT max(checkpoint_index) FROM checkpoints)")

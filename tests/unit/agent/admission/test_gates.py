@@ -18,6 +18,7 @@ from hostler.agent.admission.verdict import (
     Refusal,
     Replayed,
 )
+from hostler.agent.journal.binding import Binding
 from hostler.agent.journal.rows import KnownTask
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.definition import ArtifactConstraints, StepTemplate
@@ -115,8 +116,10 @@ def test_a_signed_task_out_of_form_is_malformed(changes: dict[str, Any]) -> None
 
 def test_OP_09_a_task_for_another_allocation_is_refused_both_ways() -> None:
     assert refused(judge(a_task(allocation_id="alc_1"))) == ("wrong_allocation", "allocation")
-    assert refused(judge(a_task(), allocation_id="alc_1")) == ("wrong_allocation", "allocation")
-    assert isinstance(judge(a_task(allocation_id="alc_1"), allocation_id="alc_1"), Admitted)
+    inside = Binding(allocation_id="alc_1")
+    assert refused(judge(a_task(), binding=inside)) == ("wrong_allocation", "allocation")
+    assert refused(judge(a_task(allocation_id="alc_2"), binding=inside)) == ("wrong_allocation", "allocation")
+    assert isinstance(judge(a_task(allocation_id="alc_1"), binding=inside), Admitted)
 
 
 def known(spec: TaskSpec, state: str = "succeeded", **changes: Any) -> Any:

@@ -120,8 +120,8 @@ def test_a_rows_fixed_columns_are_never_updated(store) -> None:
     store.statements.clear()
     store.applier.flush()
     update = next(sql for sql in store.statements if sql.startswith("UPDATE nodes"))
-    assert "org_id" not in update
-    assert "project_id" not in update
+    assert "enrolled_at_ms" not in update
+    assert "pool" not in update
     assert store.db.execute("SELECT state FROM nodes").fetchone() == ("revoked",)
 
 

@@ -8,6 +8,7 @@ from hostler.base.errors import error
 from hostler.control.api import pages
 from hostler.control.api.bodies import EnrolmentToken, NodeState, TokenMade
 from hostler.control.api.call import Call
+from hostler.control.kernel.allocation_states import POOL
 from hostler.control.kernel.commands import CreateEnrolmentToken, ReleaseNode, RevokeNode
 from hostler.control.store.records import NodeView, Page
 from hostler.pki.tokens import new_enrolment_token
@@ -20,22 +21,25 @@ async def all_nodes(call: Call) -> Any:
 
 
 async def of_project(call: Call) -> Any:
-    return await _page(call, await call.project())
+    """Without the words that operators have for each other."""
+    page = await _page(call, await call.project())
+    shown = tuple(msgspec.structs.replace(node, worker_policy=(), health_reason="") for node in page.items)
+    return Page(shown, page.next_cursor)
 
 
 async def get(call: Call) -> Any:
-    return _fresh(call, await _node(call))
+    return _fresh(call, await named_node(call))
 
 
 async def revoke(call: Call) -> NodeState:
-    node = await _node(call)
+    node = await named_node(call)
     await call.execute(RevokeNode(actor=call.principal.actor(), node_id=node.node_id))
     return NodeState(node.node_id, "revoked")
 
 
 async def release(call: Call) -> NodeState:
     """A person has looked into why the node was held."""
-    node = await _node(call)
+    node = await named_node(call)
     await call.execute(ReleaseNode(actor=call.principal.actor(), node_id=node.node_id))
     return NodeState(node.node_id, node.state)
 
@@ -43,8 +47,9 @@ async def release(call: Call) -> NodeState:
 async def create_token(call: Call) -> tuple[int, TokenMade]:
     """201 with the token's text, once; only its hash is stored."""
     body = await call.body(EnrolmentToken)
-    owner = await call.parts.projects.org_of(body.project_id)
-    if owner and owner != body.org_id:
+    org_id, project_id = _owner(body)
+    owner = await call.parts.projects.org_of(project_id)
+    if owner and owner != org_id:
         raise error("target_not_owned", f"project {body.project_id!r} belongs to another tenant")
     token = new_enrolment_token()
     expires_at_ms = call.engine.clock.now_ms() + body.valid_seconds * 1000
@@ -54,8 +59,8 @@ async def create_token(call: Call) -> tuple[int, TokenMade]:
             token_id=token.token_id,
             token_sha256=token.sha256,
             node_name=body.node_name,
-            org_id=body.org_id,
-            project_id=body.project_id,
+            org_id=org_id,
+            project_id=project_id,
             labels=body.labels,
             expires_at_ms=expires_at_ms,
         )
@@ -63,7 +68,18 @@ async def create_token(call: Call) -> tuple[int, TokenMade]:
     return 201, TokenMade(token.text, token.token_id, expires_at_ms)
 
 
-async def _node(call: Call) -> NodeView:
+def _owner(body: EnrolmentToken) -> tuple[str, str]:
+    if body.pool:
+        if body.org_id or body.project_id:
+            raise error("invalid_request", "a node of the pool belongs to no tenant", pointer="/pool")
+        return POOL, POOL
+    if not body.org_id or not body.project_id:
+        raise error("invalid_request", "name the tenant and project that own the node, or the pool", pointer="/org_id")
+    return body.org_id, body.project_id
+
+
+async def named_node(call: Call) -> NodeView:
+    """The node in the path, by id or name. Raises `not_found`."""
     name = call.path("node_id")
     node = await call.engine.reader.node(name)
     if node is None:
@@ -71,7 +87,7 @@ async def _node(call: Call) -> NodeView:
     return node
 
 
-async def _page(call: Call, project_id: str | None) -> Any:
+async def _page(call: Call, project_id: str | None) -> Page[NodeView]:
     size = pages.size_of(call.query("page_size"))
     found = await call.engine.reader.nodes(None, project_id, call.query("cursor"), size)
     return Page(tuple(_fresh(call, node) for node in found.items), found.next_cursor)

@@ -1,0 +1,16 @@
+"""Who asks for a change."""
+
+import msgspec
+
+
+class Actor(msgspec.Struct, frozen=True, kw_only=True):
+    """`node` actors speak over mTLS, `user` actors with a bearer token."""
+
+    kind: str  # user | node | system
+    name: str
+    role: str = ""  # platform_admin, tenant_admin, project_admin, project_member, project_viewer, auditor
+    org_id: str = ""
+    project_id: str = ""
+
+
+KERNEL = Actor(kind="system", name="hostler-control", role="platform_admin")

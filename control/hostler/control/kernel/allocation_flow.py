@@ -1,0 +1,215 @@
+"""What moves allocations: nodes that are free, links that end, time that passes (AL-03, AL-11).
+
+Every decision ends here (`follow`): an operation's end moves a chain, a chain an allocation, a freed node a queue.
+"""
+
+from typing import Any
+
+import msgspec
+
+from hostler.base.codes import CODES
+from hostler.base.errors import error
+from hostler.control.kernel import allocation_events as told
+from hostler.control.kernel import chain, quarantine
+from hostler.control.kernel.allocation_rows import AllocationRow, LeaseRow
+from hostler.control.kernel.allocation_settings import FAMILIES, PROVISION, VERIFY
+from hostler.control.kernel.allocation_states import (
+    ACTIVE,
+    CLEANING,
+    FAILED,
+    L_ACTIVE,
+    L_PROVISIONING,
+    LEASE_ENDED,
+    LEASE_STUCK,
+    LEASED,
+    PROVISIONING,
+    QUARANTINED,
+    RELEASED,
+    RELEASING,
+    REQUESTED,
+    assignable,
+    choose,
+    fits,
+    step,
+)
+from hostler.control.kernel.model import Draft
+from hostler.control.kernel.rows import OperationRow
+from hostler.control.kernel.tasks import node_of, operation_of
+from hostler.control.kernel.transitions import FINAL
+
+replace = msgspec.structs.replace
+EXPIRE_LIMIT = 200
+
+
+def try_place(draft: Draft, allocation: AllocationRow) -> bool:
+    """Takes nodes of the pool in the same decision that sees them free (AL-11)."""
+    pool = draft.current(draft.view.pool_nodes())
+    chosen = choose(pool, allocation.node_count, *wishes_of(allocation))
+    if chosen is None:
+        return False
+    allocation = move(draft, allocation, "place")
+    told.said(draft, allocation, "allocation.provisioning", nodes=[node.node_id for node in chosen])
+    for node in chosen:
+        taken = replace(
+            node,
+            org_id=allocation.org_id,
+            project_id=allocation.project_id,
+            allocation_id=allocation.allocation_id,
+            reclaim=LEASED,
+        )
+        draft.update(taken)
+        draft.insert(LeaseRow(allocation_id=allocation.allocation_id, node_id=node.node_id))
+        told.node(draft, allocation, taken, "node.leased")
+    for node in chosen:
+        lease = chain.lease_of(draft, allocation.allocation_id, node.node_id)
+        chain.start(draft, allocation_of(draft, allocation.allocation_id), lease, PROVISION)
+    draft.moved[allocation.allocation_id] = None
+    return True
+
+
+def follow(draft: Draft) -> None:
+    """Called before every decision is handed out: whatever ended in it may move a chain, an allocation, a queue."""
+    while draft.touched or draft.freed or draft.moved:
+        while draft.touched:
+            operation_id, node_id = next(iter(draft.touched))
+            del draft.touched[operation_id, node_id]
+            _after(draft, operation_of(draft, operation_id), node_id)
+        settle_all(draft)
+        if draft.freed:
+            _give_out(draft)
+
+
+def _give_out(draft: Draft) -> None:
+    """To whoever waits and has use for what came free; thousands may come back at once, so cheap questions first."""
+    came = [node for node in (node_of(draft, node_id) for node_id in draft.freed) if assignable(node)]
+    draft.freed.clear()
+    if not came:
+        return
+    room: int | None = None
+    for allocation in draft.current(draft.view.waiting_allocations()):
+        if allocation.state != REQUESTED or not any(fits(node, *wishes_of(allocation)) for node in came):
+            continue
+        room = draft.view.free_nodes() + len(came) if room is None else room
+        if allocation.node_count <= room:
+            try_place(draft, allocation)
+
+
+def wishes_of(allocation: AllocationRow) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Labels and names that its nodes are to have."""
+    labels: dict[str, str] = msgspec.json.decode(allocation.labels)
+    return labels, msgspec.json.decode(allocation.nodes, type=tuple[str, ...])
+
+
+def _after(draft: Draft, operation: OperationRow, node_id: str) -> None:
+    if operation.linked_allocation_id:
+        moved = chain.follow(draft, operation, node_id)
+        if moved is not None:
+            draft.moved[moved.allocation_id] = None
+    elif operation.operation_type == FAMILIES[VERIFY] and operation.trigger_source == "admin":
+        _after_probe(draft, operation, node_id)
+
+
+def _after_probe(draft: Draft, operation: OperationRow, node_id: str) -> None:
+    node = node_of(draft, node_id)
+    if operation.status not in FINAL or node.allocation_id or node.state != "active":
+        return
+    if operation.status == "succeeded" and node.health in (QUARANTINED, CLEANING):
+        quarantine.lift(draft, node, f"passed reclaim verification {operation.operation_id}")
+    elif operation.status == "failed" and _was_checked(operation) and node.pool and node.health != QUARANTINED:
+        reason = f"reclaim verification {operation.operation_id}: {operation.error_code}"
+        quarantine.after_failed_verification(draft, node, reason, operation.error_code)
+
+
+def _was_checked(operation: OperationRow) -> bool:
+    """Whether it failed over what it found; a refusal says nothing about the node."""
+    return CODES[operation.error_code].family == "StepFailed" if operation.error_code in CODES else False
+
+
+def node_revoked(draft: Draft, allocation_id: str, node_id: str) -> None:
+    """A node of an allocation lost its identity."""
+    lease = draft.get(LeaseRow, (allocation_id, node_id))
+    if lease is not None and lease.state not in LEASE_ENDED:
+        chain.abandon(draft, allocation_of(draft, allocation_id), lease)
+        draft.moved[allocation_id] = None
+
+
+def expire(draft: Draft) -> None:
+    """Links that took too long, and allocations that waited too long for nodes."""
+    for link in draft.current(draft.view.overdue_links(draft.now_ms, EXPIRE_LIMIT)):
+        moved = chain.overdue(draft, link)
+        if moved is not None:
+            draft.moved[moved.allocation_id] = None
+    for allocation in draft.current(draft.view.waiting_allocations()):
+        if allocation.state == REQUESTED and allocation.deadline_ms <= draft.now_ms:
+            _fail(draft, allocation, "no_capacity", "no nodes were free in time")
+
+
+def settle_all(draft: Draft) -> None:
+    """Each allocation of which something moved, as its nodes make it."""
+    while draft.moved:
+        allocation_id = next(iter(draft.moved))
+        del draft.moved[allocation_id]
+        _settle(draft, allocation_of(draft, allocation_id))
+
+
+def _settle(draft: Draft, allocation: AllocationRow) -> None:
+    leases = chain.leases_of(draft, allocation.allocation_id)
+    over = all(lease.state in LEASE_ENDED for lease in leases)
+    failed = next((lease for lease in leases if lease.error_code and lease.state not in LEASE_ENDED), None)
+    if allocation.state == PROVISIONING:
+        _settle_provisioning(draft, allocation, leases, failed)
+    elif allocation.state == ACTIVE and over:
+        _fail(draft, allocation, "revoked", "every node of it was revoked")
+    elif allocation.state == RELEASING and over:
+        told.said(draft, move(draft, allocation, "clean", finished_at_ms=draft.now_ms), "allocation.released")
+    elif allocation.state == RELEASING and any(lease.state in LEASE_STUCK for lease in leases):
+        stuck = next(lease for lease in leases if lease.state in LEASE_STUCK)
+        _fail(draft, allocation, stuck.error_code, f"node {stuck.node_id}: {stuck.error_message}")
+    elif allocation.state == FAILED and over and not allocation.finished_at_ms:
+        draft.update(replace(allocation, finished_at_ms=draft.now_ms))
+
+
+def _settle_provisioning(
+    draft: Draft, allocation: AllocationRow, leases: list[LeaseRow], failed: LeaseRow | None
+) -> None:
+    standing = [lease for lease in leases if lease.state not in LEASE_ENDED]
+    if failed is not None or not standing or len(standing) < len(leases):
+        code = failed.error_code if failed else "revoked"
+        said = failed.error_message if failed else "a node was revoked"
+        allocation = _fail(draft, allocation, code, said)
+        for lease in standing:
+            if lease.state in (L_PROVISIONING, L_ACTIVE):
+                chain.begin_release(draft, allocation, lease)
+        draft.moved[allocation.allocation_id] = None
+    elif all(lease.state == L_ACTIVE for lease in leases):
+        told.said(draft, move(draft, allocation, "ready", active_at_ms=draft.now_ms), "allocation.active")
+
+
+def _fail(draft: Draft, allocation: AllocationRow, code: str, message: str) -> AllocationRow:
+    over = all(lease.state in LEASE_ENDED for lease in chain.leases_of(draft, allocation.allocation_id))
+    failed = move(
+        draft,
+        allocation,
+        "fail",
+        error_code=code,
+        error_message=message[:500],
+        finished_at_ms=draft.now_ms if over else 0,
+    )
+    told.said(draft, failed, "allocation.failed", error_code=code, message=message[:500])
+    return failed
+
+
+def move(draft: Draft, allocation: AllocationRow, event: str, **changes: Any) -> AllocationRow:
+    state = step(allocation.state, event, f"allocation {allocation.allocation_id}")
+    if state == RELEASED:
+        changes.setdefault("finished_at_ms", draft.now_ms)
+    moved = replace(allocation, state=state, **changes)
+    draft.update(moved)
+    return moved
+
+
+def allocation_of(draft: Draft, allocation_id: str) -> AllocationRow:
+    allocation = draft.get(AllocationRow, allocation_id)
+    if allocation is None:
+        raise error("not_found", f"there is no allocation {allocation_id}")
+    return allocation

@@ -1,0 +1,262 @@
+"""Allocations: a tenant's hold on nodes, moved by decisions alone (AL-01..03, API-22)."""
+
+from typing import Any
+
+import msgspec
+
+from hostler.base.digest import canonical_json, digest_of
+from hostler.base.errors import error
+from hostler.catalog.inputs import check_inputs, refuse_secrets, with_defaults
+from hostler.control.kernel import allocation_events as told
+from hostler.control.kernel import chain
+from hostler.control.kernel.actor import Actor
+from hostler.control.kernel.allocation_commands import (
+    AllocationCreated,
+    CreateAllocation,
+    ForceReleaseAllocation,
+    ProbeNode,
+    ReleaseAllocation,
+    RetryAllocation,
+)
+from hostler.control.kernel.allocation_flow import allocation_of, move, settle_all, try_place
+from hostler.control.kernel.allocation_rows import AllocationRow
+from hostler.control.kernel.allocation_settings import LINK_ORDER
+from hostler.control.kernel.allocation_states import (
+    ACTIVE,
+    FAILED,
+    L_ACTIVE,
+    L_PROVISIONING,
+    LEASE_STUCK,
+    POOL,
+    PROVISIONING,
+    RELEASED,
+    RELEASING,
+    REQUESTED,
+)
+from hostler.control.kernel.cancel import cancel_open_tasks
+from hostler.control.kernel.chain_operations import inputs_for
+from hostler.control.kernel.commands import SubmitOperation, TargetSelector
+from hostler.control.kernel.documents import definition_of
+from hostler.control.kernel.events import json_text
+from hostler.control.kernel.model import Decision, Draft
+from hostler.control.kernel.rows import DefinitionRow
+from hostler.control.kernel.submit import place
+from hostler.control.kernel.tasks import node_of, operation_of
+from hostler.control.kernel.transitions import FINAL
+
+replace = msgspec.structs.replace
+ALLOCATION_PREFIX = "alc"
+MAX_NODES = 1000
+MAX_EXTERNAL = 200
+
+
+# -- asking ---------------------------------------------------------------------------------------
+
+
+def create(draft: Draft, command: CreateAllocation) -> Decision:
+    """→ `AllocationCreated`. Gets its nodes now, or waits for them."""
+    digest = _digest(command)
+    earlier = _earlier(draft, command, digest)
+    if earlier is not None:
+        return draft.decision(earlier)
+    ref = _profile(draft, command)
+    _check(command)
+    refs = [draft.settings.allocations.ref(link, ref) for link in LINK_ORDER]
+    taken = set[str]().union(*(_check_inputs(draft, each, command) for each in refs))
+    for name in sorted(set(command.inputs) - taken):
+        raise error("input_schema", f"no link of {ref} has an input {name!r}", pointer=f"/inputs/{name}")
+    allocation = AllocationRow(
+        allocation_id=draft.ids.new(ALLOCATION_PREFIX, draft.now_ms),
+        org_id=command.org_id,
+        project_id=command.project_id,
+        external_id=command.external_id,
+        request_digest=digest,
+        requested_by=command.actor.name,
+        correlation_id=command.correlation_id,
+        labels=json_text(command.labels),
+        nodes=json_text(command.nodes),
+        node_count=command.node_count,
+        inputs=canonical_json(command.inputs).decode(),
+        provision_ref=ref,
+        created_at_ms=draft.now_ms,
+        deadline_ms=draft.now_ms + draft.settings.allocations.wait_ms,
+    )
+    draft.insert(allocation)
+    told.said(
+        draft,
+        allocation,
+        "allocation.requested",
+        actor=command.actor,
+        action="allocation.create",
+        nodes=command.node_count,
+        external_id=command.external_id,
+    )
+    try_place(draft, allocation)
+    settle_all(draft)
+    state = allocation_of(draft, allocation.allocation_id).state
+    return draft.decision(AllocationCreated(allocation.allocation_id, True, state))
+
+
+def _digest(command: CreateAllocation) -> str:
+    return digest_of(
+        {
+            "nodes": [command.node_count, list(command.nodes), command.labels],
+            "inputs": command.inputs,
+            "profile": command.profile,
+        }
+    )
+
+
+def _earlier(draft: Draft, command: CreateAllocation, digest: str) -> AllocationCreated | None:
+    if not command.external_id:
+        return None
+    found = draft.view.allocation_by_external(command.org_id, command.project_id, command.external_id)
+    if found is None:
+        return None
+    if found.request_digest != digest:
+        raise error(
+            "idempotency_mismatch",
+            f"external id {command.external_id!r} belongs to allocation {found.allocation_id}, "
+            "which was asked for differently",
+        )
+    return AllocationCreated(found.allocation_id, False, found.state)
+
+
+def _check(command: CreateAllocation) -> None:
+    if not 1 <= command.node_count <= MAX_NODES:
+        raise error("invalid_request", f"an allocation has 1 to {MAX_NODES} nodes", pointer="/node_count")
+    if len(command.external_id) > MAX_EXTERNAL:
+        raise error("invalid_request", f"external_id is longer than {MAX_EXTERNAL}", pointer="/external_id")
+    if command.nodes and command.actor.role != "platform_admin":
+        raise error("scope_denied", "only a platform_admin names the nodes of an allocation")
+    if not command.org_id or command.project_id == POOL:
+        raise error("invalid_request", "an allocation belongs to a tenant and a project", pointer="/org_id")
+    refuse_secrets(command.inputs)
+
+
+def _profile(draft: Draft, command: CreateAllocation) -> str:
+    allowed = draft.settings.allocations.provision_profiles
+    if command.profile and command.profile not in allowed:
+        raise error("unknown_definition", f"{command.profile} provisions no allocation here", pointer="/profile")
+    registered = (ref for ref in allowed if draft.get(DefinitionRow, ref) is not None)
+    return command.profile or next(registered, allowed[0])
+
+
+def _check_inputs(draft: Draft, ref: str, command: CreateAllocation) -> set[str]:
+    """Of every link now, so that a release cannot fail over what was asked for at the start. → names it takes."""
+    inputs = inputs_for(draft, ref, "alc_", command.inputs)
+    row = draft.get(DefinitionRow, ref)
+    assert row is not None
+    if row.state == "retired":
+        raise error("definition_retired", f"{ref} is retired")
+    definition = definition_of(row.document)
+    check_inputs(definition.inputs, with_defaults(definition.inputs, inputs))
+    return set(definition.inputs.get("properties", {}))
+
+
+# -- ending ---------------------------------------------------------------------------------------
+
+
+def release(draft: Draft, command: ReleaseAllocation) -> Decision:
+    """→ its state. Asked again, it says how far it is."""
+    allocation = own(draft, command.actor, command.project_id, command.allocation_id)
+    if allocation.state in (RELEASING, RELEASED):
+        return draft.decision(allocation.state)
+    if allocation.state == FAILED:
+        raise error(
+            "allocation_state",
+            f"allocation {allocation.allocation_id} has failed; its nodes are cleaned or in quarantine",
+            hint="'hostler allocations show' says which; 'retry' tries failed links again",
+        )
+    _release(draft, allocation, command.actor, "allocation.release")
+    settle_all(draft)
+    return draft.decision(allocation_of(draft, allocation.allocation_id).state)
+
+
+def _release(draft: Draft, allocation: AllocationRow, actor: Actor, action: str, **body: Any) -> None:
+    allocation = move(draft, allocation, "release", release_requested_ms=draft.now_ms)
+    told.said(draft, allocation, f"allocation.{allocation.state}", actor=actor, action=action, **body)
+    _end_tenant_operations(draft, allocation)
+    for lease in chain.leases_of(draft, allocation.allocation_id):
+        if lease.state in (L_PROVISIONING, L_ACTIVE):
+            chain.begin_release(draft, allocation, lease)
+    draft.moved[allocation.allocation_id] = None
+
+
+def _end_tenant_operations(draft: Draft, allocation: AllocationRow) -> None:
+    """Queued tasks end here; running ones are told to. The chain's own go on."""
+    for operation in draft.current(draft.view.open_operations_of(allocation.allocation_id)):
+        if operation.trigger_source == "tenant_request" and operation.status not in FINAL:
+            draft.update(replace(operation, cancel_requested_ms=operation.cancel_requested_ms or draft.now_ms))
+            cancel_open_tasks(draft, operation_of(draft, operation.operation_id))
+
+
+def force_release(draft: Draft, command: ForceReleaseAllocation) -> Decision:
+    """→ its state. By an administrator, from whatever state: releases, and tries failed links again (AL-09)."""
+    allocation = allocation_of(draft, command.allocation_id)
+    if allocation.state == RELEASED:
+        return draft.decision(allocation.state)
+    reason = command.reason[:500]
+    if allocation.state in (REQUESTED, PROVISIONING, ACTIVE):
+        _release(draft, allocation, command.actor, "allocation.force_release", reason=reason, operations=[])
+    else:
+        _again(draft, allocation, command.actor, "allocation.force_release", reason=reason)
+    settle_all(draft)
+    return draft.decision(allocation_of(draft, allocation.allocation_id).state)
+
+
+def retry(draft: Draft, command: RetryAllocation) -> Decision:
+    """→ its state. Every link that failed, from where it failed (AL-09)."""
+    allocation = own(draft, command.actor, command.project_id, command.allocation_id)
+    leases = chain.leases_of(draft, allocation.allocation_id)
+    if not any(lease.state in LEASE_STUCK for lease in leases):
+        raise error("allocation_state", f"no link of allocation {allocation.allocation_id} has failed")
+    _again(draft, allocation, command.actor, "allocation.retry")
+    settle_all(draft)
+    return draft.decision(allocation_of(draft, allocation.allocation_id).state)
+
+
+def _again(draft: Draft, allocation: AllocationRow, actor: Actor, action: str, **body: Any) -> None:
+    stuck = [lease for lease in chain.leases_of(draft, allocation.allocation_id) if lease.state in LEASE_STUCK]
+    if allocation.state == FAILED and stuck:
+        allocation = move(draft, allocation, "retry", error_code="", error_message="")
+    originals = [chain.again(draft, allocation, lease) for lease in stuck]
+    body["operations"] = [operation_id for operation_id in originals if operation_id]
+    told.said(draft, allocation, "allocation.retried", actor=actor, action=action, **body)
+    draft.moved[allocation.allocation_id] = None
+
+
+def probe(draft: Draft, command: ProbeNode) -> Decision:
+    """→ operation id. Outside any chain: what it finds counts for a node that nobody holds."""
+    node = node_of(draft, command.node_id)
+    operation_type, _, version = draft.settings.allocations.verify_profile.rpartition("@")
+    held = draft.get(AllocationRow, node.allocation_id)
+    given: dict[str, Any] = msgspec.json.decode(held.inputs) if held else {}
+    ref = draft.settings.allocations.verify_profile
+    submit = SubmitOperation(
+        actor=command.actor,
+        org_id=node.org_id,
+        project_id=node.project_id,
+        operation_type=operation_type,
+        version=version,
+        inputs=inputs_for(draft, ref, node.allocation_id or "none", given),
+        target_selector=TargetSelector(nodes=(node.node_id,)),
+        idempotency_key=draft.ids.new("probe", draft.now_ms),
+        correlation_id=command.correlation_id,
+        trigger_source="admin",
+        linked_allocation_id=node.allocation_id,
+        linked_node_id=node.node_id,
+    )
+    operation, _ = place(draft, submit, action="node.probe")
+    return draft.decision(operation.operation_id)
+
+
+def own(draft: Draft, actor: Actor, project_id: str, allocation_id: str) -> AllocationRow:
+    """The allocation, if it is of the actor's project; else it does not exist for them (S2)."""
+    allocation = draft.get(AllocationRow, allocation_id)
+    foreign = allocation is not None and (
+        allocation.project_id != project_id or (actor.org_id and actor.org_id != allocation.org_id)
+    )
+    if allocation is None or foreign:
+        raise error("not_found", f"there is no allocation {allocation_id} in project {project_id}")
+    return allocation
