@@ -11,7 +11,7 @@ import pytest
 from conftest import need_root
 from hostler.pki.handover import verify_handover
 from hostler.pki.trust_files import load_trust
-from support.house import House, open_house
+from support.house import ORG, PROJECT, House, open_house
 from support.tenancy import KEY, machine_root
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("house-handover")]
@@ -129,3 +129,37 @@ def test_AL_06_a_certificate_of_another_allocation_does_not_borrow_its_links(hou
     assert borrowed["error_code"] == "link_missing"
     for ref in (DEPROVISION, REVOKE, VERIFY):
         assert run(house, ref, allocation_id="al-2")["status"] == "succeeded", house.logs()
+
+
+def test_AL_01_02_AL_04_05_the_chain_of_a_lent_node_runs_by_itself_to_the_certificate(
+    house: House, tmp_path: Path
+) -> None:
+    """The shipped profiles, a real agent, one request: nobody submits a link by hand."""
+    house.enrol("p", pool=True)
+    root = house.home / "p" / "root"
+    machine_root(root)
+    house.start("p")
+    path = f"/api/v1/projects/{PROJECT}/allocations"
+    inputs = {"users": [{"name": "guest", "keys": [KEY]}], "owner": "guest", "scratch_path": "/srv/scratch/guest"}
+    body = {"profile": "allocation.runtime.provision@v2", "inputs": inputs, "org_id": ORG}
+    allocation_id = house.client.call("POST", path, body=body)["allocation_id"]
+
+    def state() -> str:
+        return str(house.client.call("GET", f"{path}/{allocation_id}")["state"])
+
+    house.until(lambda: state() == "active", "p")
+    assert (root / "home/guest/.ssh/authorized_keys").read_text() == f"{KEY}\n"
+    (root / "home/guest/left-behind").write_text("weights")
+    house.cli("allocations", "release", allocation_id)
+    house.until(lambda: state() == "released", "p")
+    assert not (root / "home/guest").exists()
+    shown = house.client.call("GET", f"{path}/{allocation_id}")
+    links = [(link["link"], link["state"]) for node in shown["nodes"] for link in node["links"]]
+    assert links == [
+        ("provision", "succeeded"), ("deprovision", "succeeded"), ("identity_revoke", "succeeded"),
+        ("reclaim_verify", "succeeded"),
+    ]  # fmt: skip
+    target = tmp_path / "lent.json"
+    house.cli("audit", "handover", "export", allocation_id, "-o", str(target))
+    trust = str(house.home / "pki" / "trust.json")
+    assert f"is clean after {allocation_id}" in house.cli("audit", "handover", "verify", str(target), "--trust", trust)

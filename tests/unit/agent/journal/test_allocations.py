@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from hostler.agent.journal.binding import Binding
 from support import builders
 from support.agent import core
 from support.keys import Keys
@@ -42,7 +43,7 @@ async def test_AL_06_steps_are_kept_by_allocation_over_restarts_and_compaction(t
 
 async def test_AL_06_the_allocation_of_the_envelope_wins_over_an_input(tmp_path: Path) -> None:
     async with core(tmp_path, catalog=catalog) as node:
-        node.view_changes["allocation_id"] = "al-bound"
+        node.view_changes["binding"] = Binding(allocation_id="al-bound")
         await node.run_task(allocation_id="al-bound", inputs={"allocation_id": "al-said"})
         assert len(node.journal.past("al-bound")) == 2
         assert node.journal.past("al-said") == ()
