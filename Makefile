@@ -10,6 +10,7 @@ JOBS   ?= 2
 help:
 	@echo "make demo     a control plane and three agents on this machine, one real operation"
 	@echo "make test     lint, types, import contract and every test"
+	@echo "make test HOSTLER_SLOW=1   the same with every guard removal and every crash"
 	@echo "make fast     the tests that need no root and no network"
 	@echo "make lint     ruff, mypy, import-linter, codespell"
 	@echo "make bench    the figures of the README, as JSON (bench-iris: side by side with Iris)"
