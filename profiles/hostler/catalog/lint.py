@@ -15,7 +15,7 @@ from hostler.catalog.binding import marked, reference
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.definition import Definition, StepTemplate
 from hostler.catalog.effects import findings as effects_of
-from hostler.catalog.inputs import check_schema
+from hostler.catalog.inputs import check_schema, named_like_a_secret
 from hostler.catalog.kinds import ABSTRACT, KINDS
 from hostler.catalog.lint_cluster import findings_of_cluster
 from hostler.catalog.lint_credentials import credential_of_step
@@ -82,10 +82,18 @@ def _duplicates(profiles: Profiles) -> Iterator[Finding]:
         seen.add(name)
 
 
-def _definition(definition: Definition, source: Source) -> Iterator[Finding]:
+def _inputs(definition: Definition, source: Source) -> Iterator[Finding]:
     reason = check_schema(definition.inputs)
     if reason:
         yield _found(source, "/inputs", "inputs-schema", reason)
+    for name in definition.inputs.get("properties", {}):
+        if named_like_a_secret(name):
+            message = f"whatever is given as {name!r} is refused as a secret, so nobody could submit it (OP-19)"
+            yield _found(source, f"/inputs/properties/{name}", "secrets", message, "give the input another name")
+
+
+def _definition(definition: Definition, source: Source) -> Iterator[Finding]:
+    yield from _inputs(definition, source)
     if not definition.capabilities:
         hint = "say at least which platform it needs, such as 'os.kernel: linux'"
         yield _found(source, "/capabilities", "capabilities", "no capability requirement is named (OP-05)", hint)
