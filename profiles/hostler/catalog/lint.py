@@ -12,6 +12,7 @@ from hostler.catalog.approval import needs_approval
 from hostler.catalog.argv import all_placeholders, placeholders
 from hostler.catalog.auto_executed import PLACES, auto_executed, check_written, files_of
 from hostler.catalog.binding import marked, reference
+from hostler.catalog.capabilities import never_met
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.definition import Definition, StepTemplate
 from hostler.catalog.effects import findings as effects_of
@@ -97,6 +98,8 @@ def _definition(definition: Definition, source: Source) -> Iterator[Finding]:
     if not definition.capabilities:
         hint = "say at least which platform it needs, such as 'os.kernel: linux'"
         yield _found(source, "/capabilities", "capabilities", "no capability requirement is named (OP-05)", hint)
+    for key, message, hint in never_met(definition.capabilities):
+        yield _found(source, f"/capabilities/{key}", "capabilities", message, hint)
     if not definition.steps:
         yield _found(source, "/steps", "steps", "a definition needs at least one step")
     for index, path in enumerate(definition.auto_executed_paths):
