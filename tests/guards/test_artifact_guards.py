@@ -75,6 +75,30 @@ GUARDS: dict[str, tuple[Guard, str]] = {
         Guard(VERIFY, "view.policy.require_signature_verification or asked", "asked"),
         "tests/unit/agent/steps/test_artifact_verify.py",
     ),
+    "AR_05_asked_for_by_the_definition": (
+        Guard(
+            "hostler.agent.runner.prepare",
+            "policy, required = work.spec.policy, work.definition.artifacts.require_signature",
+            "policy, required = work.spec.policy, False",
+        ),
+        "tests/unit/agent/runner/test_runner.py::test_AR_05_a_definition_s_signature_is_wanted_whatever_the_inputs_name",
+    ),
+    "AZ_09_what_this_node_forbids": (
+        Guard(
+            "hostler.agent.steps.contract",
+            "allows_source(self.policy, self.allowed_sources, url) and self.local_source(url)",
+            "allows_source(self.policy, self.allowed_sources, url)",
+        ),
+        f"{SOURCES}::test_AZ_09_a_redirect_leads_nowhere_that_this_node_forbids",
+    ),
+    "SK_03_what_is_pulled_is_verified": (
+        Guard(
+            "hostler.agent.admission.policy_gate",
+            'pulled.get("path") in (verify.get("path"), verify["signature_path"])',
+            "True",
+        ),
+        "tests/unit/agent/admission/test_gates.py::test_SK_03_a_signature_that_is_pulled_needs_no_signature_of_its_own",
+    ),
     "AR_05_subject": (
         Guard(
             COSIGN,
