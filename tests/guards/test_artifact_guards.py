@@ -59,6 +59,15 @@ GUARDS: dict[str, tuple[Guard, str]] = {
         Guard(REGISTRY, "if login is not None and login.registry not in (", "if False and login.registry not in ("),
         f"{REAL}::test_a_credential_is_shown_to_no_token_server_that_no_list_names",
     ),
+    "A7_the_registry_is_always_asked": (  # and not whoever was told before
+        Guard(
+            "hostler.agent.steps.artifact_pull_oci",
+            "found = await find(registry, params.platform or own_platform())",
+            "found = vars(KIND).get(params.reference) or await find(registry, params.platform or own_platform()); "
+            "vars(KIND)[params.reference] = found",
+        ),
+        f"{REAL}::test_A7_what_is_here_already_is_not_given_to_whoever_may_not_pull_it",
+    ),
     "a_foreign_directory_stays": (
         Guard(ROOM, "if names and MARKER not in names:", "if False:"),
         f"{REAL}::test_a_new_digest_replaces_the_directory_in_one_step_and_a_foreign_directory_is_left",
