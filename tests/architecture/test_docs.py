@@ -57,6 +57,28 @@ def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_into_a_page_leads_to_a_heading_of_it(page: Path) -> None:
+    lost = []
+    for name, anchor in re.findall(r"\]\(([\w./-]*\.md)?#([\w-]+)\)", page.read_text()):
+        headings = re.findall(r"^#+ (.*)$", ((page.parent / name) if name else page).read_text(), re.MULTILINE)
+        slugs = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+        lost += [] if anchor in slugs else [f"{name}#{anchor}"]
+    assert lost == []
+
+
+@pytest.mark.parametrize("page", ["tests/fault/README.md", "docs/security.md"])
+def test_every_test_that_is_named_as_a_proof_exists(page: str) -> None:
+    files = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.py")]
+    functions = set(re.findall(r"def (test_\w+)", "\n".join((ROOT / file).read_text() for file in files)))
+    lost = []
+    for name in re.findall(r"`((?:[\w/]*/)?test_[\w*…]+(?:\.py)?)`", (ROOT / page).read_text()):
+        pattern = re.compile("(?:.*/)?" + re.escape(name).replace(r"\*", ".*").replace("…", ".*") + r"(?:\.py)?")
+        found = any(pattern.fullmatch(file) for file in files) or any(pattern.fullmatch(one) for one in functions)
+        lost += [] if found else [name]
+    assert lost == []
+
+
 def test_every_make_target_that_is_named_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
     named = {name for page in PAGES for name in re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)}

@@ -41,6 +41,12 @@ def test_no_package_marker_stands_in_a_component_or_a_namespace_root() -> None:
     assert not strays
 
 
+def test_no_package_of_somebody_else_lies_in_the_repository() -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    ends = (".whl", ".deb", ".rpm", ".tar.gz", ".zip", ".so")
+    assert [name for name in tracked.splitlines() if name.endswith(ends)] == []
+
+
 def test_every_package_has_a_docstring_that_says_what_it_is_for() -> None:
     silent = []
     for path in OUR_CODE:

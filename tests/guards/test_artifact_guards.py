@@ -59,6 +59,15 @@ GUARDS: dict[str, tuple[Guard, str]] = {
         Guard(REGISTRY, "if login is not None and login.registry not in (", "if False and login.registry not in ("),
         f"{REAL}::test_a_credential_is_shown_to_no_token_server_that_no_list_names",
     ),
+    "A7_the_registry_is_always_asked": (  # and not whoever was told before
+        Guard(
+            "hostler.agent.steps.artifact_pull_oci",
+            "found = await find(registry, params.platform or own_platform())",
+            "found = vars(KIND).get(params.reference) or await find(registry, params.platform or own_platform()); "
+            "vars(KIND)[params.reference] = found",
+        ),
+        f"{REAL}::test_A7_what_is_here_already_is_not_given_to_whoever_may_not_pull_it",
+    ),
     "a_foreign_directory_stays": (
         Guard(ROOM, "if names and MARKER not in names:", "if False:"),
         f"{REAL}::test_a_new_digest_replaces_the_directory_in_one_step_and_a_foreign_directory_is_left",
@@ -74,6 +83,30 @@ GUARDS: dict[str, tuple[Guard, str]] = {
     "A8_asked_for_by_the_policy": (
         Guard(VERIFY, "view.policy.require_signature_verification or asked", "asked"),
         "tests/unit/agent/steps/test_artifact_verify.py",
+    ),
+    "AR_05_asked_for_by_the_definition": (
+        Guard(
+            "hostler.agent.runner.prepare",
+            "policy, required = work.spec.policy, work.definition.artifacts.require_signature",
+            "policy, required = work.spec.policy, False",
+        ),
+        "tests/unit/agent/runner/test_runner.py::test_AR_05_a_definition_s_signature_is_wanted_whatever_the_inputs_name",
+    ),
+    "AZ_09_what_this_node_forbids": (
+        Guard(
+            "hostler.agent.steps.contract",
+            "allows_source(self.policy, self.allowed_sources, url) and self.local_source(url)",
+            "allows_source(self.policy, self.allowed_sources, url)",
+        ),
+        f"{SOURCES}::test_AZ_09_a_redirect_leads_nowhere_that_this_node_forbids",
+    ),
+    "SK_03_what_is_pulled_is_verified": (
+        Guard(
+            "hostler.agent.admission.policy_gate",
+            'pulled.get("path") in (verify.get("path"), verify["signature_path"])',
+            "True",
+        ),
+        "tests/unit/agent/admission/test_gates.py::test_SK_03_a_signature_that_is_pulled_needs_no_signature_of_its_own",
     ),
     "AR_05_subject": (
         Guard(

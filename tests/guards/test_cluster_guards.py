@@ -50,7 +50,7 @@ GUARDS = {
     "so does the runner": (PREPARE, "    for path in files_of(params):\n        check_written(step.kind, path, work.definition.auto_executed_paths)\n", "", f"{J2}::test_J2_a_path_that_is_known_only_after_a_step_is_refused_then"),
     "so does the node's authority": (AUTHORITY, "        for path in files_of(params):\n            self.check_value(\"path\", path)\n", "", f"{J2}::test_AZ_09_the_node_s_own_authority_looks_at_every_file_and_unit"),
     "and its units": (AUTHORITY, '        elif name == "units":\n            self._check_name("unit", str(item), self.allow_units, self.deny_units)\n', '        elif name == "units":\n            pass\n', f"{J2}::test_AZ_09_the_node_s_own_authority_looks_at_every_file_and_unit"),
-    "a join writes": (AUTO, ', "cluster.join"})', "})", f"{J2}::test_J2_files_count_only_where_they_are_written"),
+    "a join writes": (AUTO, ', "cluster.join"', "", f"{J2}::test_J2_files_count_only_where_they_are_written"),
     "a join's units are named": (ALLOWED, "    if kind == JOIN:\n", "    if False:\n", f"{J2}::test_SK_08_a_unit_that_the_definition_does_not_name_is_not_restarted"),
     "slurm.conf names no programs": (PARAMS, "for name in line if _SLURM_RESERVED.match(name)", "for name in line if False", CATALOG),
     "a kubelet's trust is not a setting": (PARAMS, "for name in self.settings.keys() - KUBELET_SETTINGS:", "for name in ():", CATALOG),

@@ -1,7 +1,9 @@
 """SK-05: the real apt-get and dpkg, a signed archive on loopback, a root of its own. Never this machine's packages."""
 
 import asyncio
+import http.server
 import shutil
+import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -239,3 +241,28 @@ async def test_SK_05_a_root_without_dpkg_is_incompatible(place: Place) -> None:
     with pytest.raises(HostlerError) as caught:
         await KIND.plan(place.step("demo"))
     assert caught.value.code == "incompatible"
+
+
+async def test_AR_06_an_archive_that_sends_us_elsewhere_is_not_followed(place: Place, archive: Archive) -> None:
+    asked: list[str] = []
+
+    class Elsewhere(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(302)
+            self.send_header("location", archive.uri + self.path)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            return
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        repository = archive.repository(uri=f"http://127.0.0.1:{server.server_address[1]}")
+        refusal = await place.refused("demo", repositories=[repository])
+        server.shutdown()
+        thread.join(5)
+    assert asked
+    assert refusal.code == "repository_untrusted"

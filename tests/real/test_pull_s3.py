@@ -1,8 +1,5 @@
 """AR-03, AR-04: a blob out of moto's S3 over TLS, cut and resumed; botocore is the referee of the signature."""
 
-import http.client
-import ssl
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +9,7 @@ from unit.agent.steps.test_artifact_sources import pull
 from hostler.agent.fetch.sigv4 import signed_headers
 from support.blob_server import BlobServer
 from support.certs import ServerCerts, make_server_certs
+from support.moto_s3 import moto_s3, put
 from support.pulling import DATA, Puller
 
 pytestmark = pytest.mark.real
@@ -25,28 +23,8 @@ def certs(tmp_path_factory: pytest.TempPathFactory) -> ServerCerts:
 
 @pytest.fixture(scope="module")
 def store(certs: ServerCerts) -> Iterator[str]:
-    from moto.server import DomainDispatcherApplication, create_backend_app
-    from werkzeug.serving import make_server
-
-    app = DomainDispatcherApplication(create_backend_app)
-    server = make_server("127.0.0.1", 0, app, threaded=True, ssl_context=(str(certs.certificate), str(certs.key)))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    yield f"https://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def put(store: str, certs: ServerCerts, path: str, body: bytes) -> None:
-    connection = http.client.HTTPSConnection(
-        store.removeprefix("https://"), context=ssl.create_default_context(cafile=str(certs.ca)), timeout=20
-    )
-    headers = {"authorization": "AWS4-HMAC-SHA256 Credential=AKIAOWNKEY/20270101/us-east-1/s3/aws4_request"}
-    connection.request("PUT", path, body, headers)
-    answer = connection.getresponse()
-    assert answer.status == 200, answer.read()
-    connection.close()
+    with moto_s3(certs) as address:
+        yield address
 
 
 async def test_AR_03_a_real_transfer_from_s3_goes_on_where_it_stood(

@@ -18,11 +18,12 @@ INTERFACE = "org.freedesktop.systemd1.Manager"
 
 
 class FakeSystemd:
-    """`active` names the units that run; `told` counts (method, unit)."""
+    """`active` names the units that run, `outdated` those whose file has changed; `told` counts (method, unit)."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / "run/dbus/system_bus_socket"
         self.active: set[str] = set()
+        self.outdated: set[str] = set()
         self.told: Counter[tuple[str, str]] = Counter()
         self._jobs = 0
 
@@ -72,6 +73,10 @@ class FakeSystemd:
             return [new_method_return(message, "s", (":1.7",))]
         if member in ("AddMatch", "Subscribe"):
             return [new_method_return(message)]
+        if member == "Reload":
+            self.told[(member, "")] += 1
+            self.outdated.clear()
+            return [new_method_return(message)]
         if member == "LoadUnit":
             return [new_method_return(message, "o", (f"{MANAGER}/unit/{body[0].encode().hex()}",))]
         if member == "GetAll":
@@ -98,6 +103,7 @@ class FakeSystemd:
             "LoadState": ("s", "loaded"),
             "UnitFileState": ("s", "disabled"),
             "InvocationID": ("ay", bytes(16)),
+            "NeedDaemonReload": ("b", unit in self.outdated),
         }
 
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from hostler.base.errors import error
 
-WRITING_KINDS = frozenset({"file.render", "artifact.pull_blob", "artifact.pull_oci", "cluster.join"})
+WRITING_KINDS = frozenset(
+    {"file.render", "artifact.pull_blob", "artifact.pull_oci", "cluster.join", "python.env.create"}
+)
 # Whole path components: the place itself and all below it.
 PLACES = tuple(
     """

@@ -4,12 +4,43 @@ Both sides use this: the control plane, so that nothing incompatible is sent, an
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 MAX_KEYS, MAX_VALUE = 64, 128
 _KEY = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)*", re.ASCII)
 _MAX_KEY = 64
+
+# What nodes report: key → its values, or None where they are open. `terminal` gets more with an agent that has one.
+REPORTED: dict[str, frozenset[str] | None] = {
+    "compute.runtime": frozenset({"cuda", "level_zero", "none", "rocm"}),
+    "container.runtime": frozenset({"containerd", "docker", "other"}),
+    "fabric.type": frozenset({"ethernet", "infiniband", "none", "nvlink", "roce"}),
+    "gpu.architecture": None,
+    "gpu.count": None,
+    "gpu.driver_series": None,
+    "gpu.vendor": frozenset({"amd", "intel", "nvidia", "other"}),
+    "host.init": frozenset({"other", "systemd"}),
+    "host.mutation": frozenset({"full", "none"}),
+    "os.distro": None,
+    "os.kernel": None,
+    "os.machine": None,
+    "python.conda": frozenset({"none", "present"}),
+    "terminal": None,
+    "tpu.type": None,
+}
+
+
+def never_met(required: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """(key, message, hint) of every requirement that no node can report, so that nothing would ever run."""
+    for key, wanted in required.items():
+        values = REPORTED.get(key, frozenset())
+        if values is None:
+            continue
+        if not values:
+            yield key, f"no node reports a capability {key!r}", f"the keys are {', '.join(sorted(REPORTED))}"
+        elif not any(_fits(value, wanted) for value in values):
+            yield key, f"no node reports {wanted!r} as {key}", f"the values are {', '.join(sorted(values))}"
 
 
 def unmet(required: Mapping[str, Any], have: Mapping[str, str]) -> str:

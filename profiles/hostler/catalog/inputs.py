@@ -74,8 +74,13 @@ def check_schema(schema: Mapping[str, Any]) -> str:
 def refuse_secrets(inputs: Any) -> None:
     """Raises `secret_in_payload` when an input's name or value looks like secret material."""
     for pointer, name, value in _leaves("", "", inputs):
-        if isinstance(value, str) and value and (_SECRET_NAME.search(name) or _SECRET_VALUE.search(value)):
+        if isinstance(value, str) and value and (named_like_a_secret(name) or _SECRET_VALUE.search(value)):
             raise error("secret_in_payload", f"input {pointer} looks like a secret", pointer=pointer)
+
+
+def named_like_a_secret(name: str) -> bool:
+    """Whether `refuse_secrets` refuses whatever text an input of this name holds."""
+    return _SECRET_NAME.search(name) is not None
 
 
 def _leaves(pointer: str, name: str, value: Any) -> Iterator[tuple[str, str, Any]]:

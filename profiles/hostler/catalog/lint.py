@@ -12,10 +12,11 @@ from hostler.catalog.approval import needs_approval
 from hostler.catalog.argv import all_placeholders, placeholders
 from hostler.catalog.auto_executed import PLACES, auto_executed, check_written, files_of
 from hostler.catalog.binding import marked, reference
+from hostler.catalog.capabilities import never_met
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.definition import Definition, StepTemplate
 from hostler.catalog.effects import findings as effects_of
-from hostler.catalog.inputs import check_schema
+from hostler.catalog.inputs import check_schema, named_like_a_secret
 from hostler.catalog.kinds import ABSTRACT, KINDS
 from hostler.catalog.lint_cluster import findings_of_cluster
 from hostler.catalog.lint_credentials import credential_of_step
@@ -82,13 +83,23 @@ def _duplicates(profiles: Profiles) -> Iterator[Finding]:
         seen.add(name)
 
 
-def _definition(definition: Definition, source: Source) -> Iterator[Finding]:
+def _inputs(definition: Definition, source: Source) -> Iterator[Finding]:
     reason = check_schema(definition.inputs)
     if reason:
         yield _found(source, "/inputs", "inputs-schema", reason)
+    for name in definition.inputs.get("properties", {}):
+        if named_like_a_secret(name):
+            message = f"whatever is given as {name!r} is refused as a secret, so nobody could submit it (OP-19)"
+            yield _found(source, f"/inputs/properties/{name}", "secrets", message, "give the input another name")
+
+
+def _definition(definition: Definition, source: Source) -> Iterator[Finding]:
+    yield from _inputs(definition, source)
     if not definition.capabilities:
         hint = "say at least which platform it needs, such as 'os.kernel: linux'"
         yield _found(source, "/capabilities", "capabilities", "no capability requirement is named (OP-05)", hint)
+    for key, message, hint in never_met(definition.capabilities):
+        yield _found(source, f"/capabilities/{key}", "capabilities", message, hint)
     if not definition.steps:
         yield _found(source, "/steps", "steps", "a definition needs at least one step")
     for index, path in enumerate(definition.auto_executed_paths):

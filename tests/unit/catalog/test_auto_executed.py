@@ -56,7 +56,7 @@ def test_J2_every_place_counts_itself_and_ends_at_a_slash() -> None:
     assert len(set(PLACES)) == len(PLACES)
 
 
-@pytest.mark.parametrize("kind", ["file.render", "artifact.pull_blob"])
+@pytest.mark.parametrize("kind", ["file.render", "artifact.pull_blob", "python.env.create"])
 def test_J2_only_the_very_file_that_is_named_may_be_written(kind: str) -> None:
     named = ("/etc/cron.d/ours",)
     check_written(kind, "/etc/cron.d/ours", named)

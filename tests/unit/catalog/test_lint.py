@@ -182,3 +182,26 @@ def test_effects_below_a_folder_of_data_are_in_order(tmp_path: Path) -> None:
 def test_device_files_of_accelerators_may_be_declared(tmp_path: Path) -> None:
     writes = ["/dev/nvidiactl", "/dev/nvidia15", "/dev/nvidia-uvm", "/dev/kfd", "/dev/dri", "/dev/infiniband"]
     assert findings(tmp_path, GOOD, COMMAND | {"effects": {"writes": writes}}) == set()
+
+
+@pytest.mark.parametrize("name", ["credential", "hub_token", "api_key"])
+def test_OP_19_an_input_that_every_submit_is_refused_for_is_found(tmp_path: Path, name: str) -> None:
+    properties = GOOD["inputs"]["properties"] | {name: {"type": "string"}}
+    assert findings(tmp_path, GOOD | {"inputs": GOOD["inputs"] | {"properties": properties}}) == {"secrets"}
+
+
+@pytest.mark.parametrize(
+    ("required", "rules"),
+    [
+        ({"python.conda": True}, {"capabilities"}),
+        ({"python.conda": "present"}, set()),
+        ({"gpu.vendor": ["nvidia", "matrox"]}, set()),
+        ({"gpu.vendor": ["matrox"]}, {"capabilities"}),
+        ({"gpu.vendors": "nvidia"}, {"capabilities"}),
+        ({"os.distro": "plan9-4"}, set()),
+    ],
+)
+def test_CG_01_a_requirement_that_no_node_can_meet_is_found(
+    tmp_path: Path, required: dict[str, Any], rules: set[str]
+) -> None:
+    assert findings(tmp_path, GOOD | {"capabilities": required}) == rules

@@ -31,7 +31,7 @@ def findings(tmp_path: Path, secrets: Any = None, mint: Any = None, **command: A
     definition = {
         "type": "unit.test",
         "version": "v1",
-        "inputs": {"type": "object", "additionalProperties": False, "properties": {"password": {"type": "string"}}},
+        "inputs": {"type": "object", "additionalProperties": False, "properties": {"word": {"type": "string"}}},
         "capabilities": {"os.kernel": "linux"},
         "steps": [mint or MINT, use],
     }
@@ -51,7 +51,7 @@ def test_a_step_that_gives_its_command_what_it_takes_has_no_finding(tmp_path: Pa
     "secrets",
     [
         {"password": "hunter2", "TOKEN": "${steps.mint.stdout}"},
-        {"password": "${inputs.password}", "TOKEN": "${steps.mint.stdout}"},
+        {"password": "${inputs.word}", "TOKEN": "${steps.mint.stdout}"},
         {"password": "${steps.mint.stdout}"},
         SECRETS | {"more": "${steps.mint.stdout}"},
         "${steps.mint.stdout}",

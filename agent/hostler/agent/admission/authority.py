@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from hostler.base.errors import error
+from hostler.base.errors import HostlerError, error
 from hostler.catalog.allowed import named_packages
 from hostler.catalog.auto_executed import files_of
 from hostler.catalog.command_profile import CommandProfile
@@ -87,6 +87,14 @@ class LocalAuthority(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         """Those of a definition's `allowed_packages` that this node, too, lets in."""
         allowed = names if self.allow_packages is None else (name for name in names if name in self.allow_packages)
         return tuple(name for name in allowed if name not in self.deny_packages)
+
+    def permits_source(self, url: str) -> bool:
+        """Of an address that only shows on the way: a redirect, a token server, a URL in a lock."""
+        try:
+            self._check_source(url)
+        except HostlerError:
+            return False
+        return True
 
     def _check_item(self, name: str, item: Any) -> None:
         if name == "packages":

@@ -16,6 +16,8 @@ _LOOKED_AT = (
     "group",
     "size_bytes",
     "packages",
+    "repositories",
+    "indexes",
     "unit",
     "units",
 )

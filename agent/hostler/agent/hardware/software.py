@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hostler.agent.hardware.gpu import Gpus
 from hostler.agent.hardware.tree import entries, is_socket, is_there, read
+from hostler.agent.host.conda_places import CONDA_PLACES
 
 _LIBRARIES = (
     "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib",
@@ -20,8 +21,6 @@ _RUNTIMES = {
 }
 _DOCKER = (("run/docker.sock", "var/run/docker.sock"), ("dockerd",))
 _CONTAINERD = (("run/containerd/containerd.sock", "run/k3s/containerd/containerd.sock"), ("containerd",))
-_CONDA = ("conda", "mamba", "micromamba")
-_CONDA_HOMES = ("opt/conda/bin", "opt/miniconda3/bin", "opt/anaconda3/bin", "opt/miniforge3/bin", "opt/mambaforge/bin")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,63}")
 _OS_RELEASE = re.compile(r"""^(ID|VERSION_ID)=(?:"([^"\n]*)"|'([^'\n]*)'|(\S*))\s*$""", re.MULTILINE)
 
@@ -43,9 +42,8 @@ def container_runtime(root: Path) -> str:
 
 
 def conda(root: Path) -> str:
-    homes = (*_BINARIES, *_CONDA_HOMES)
-    there = any(is_there(root / home / name) for home in homes for name in _CONDA)
-    return "present" if there else "none"
+    """`present` where `python.env.create` would find it, and nowhere else."""
+    return "present" if any(is_there(root / place.lstrip("/")) for place in CONDA_PLACES) else "none"
 
 
 def distro(root: Path) -> str:

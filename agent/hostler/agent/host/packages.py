@@ -35,6 +35,8 @@ SIGNED_ONLY = (
     "Acquire::AllowWeakRepositories=false", "Acquire::AllowDowngradeToInsecureRepositories=false",
     "Acquire::Check-Valid-Until=true",
 )  # fmt: skip
+# An archive that the definition names is the one that is asked, and not whoever it sends us to (AR-06).
+NAMED_ONLY = ("Acquire::http::AllowRedirect=false", "Acquire::https::AllowRedirect=false")
 QUIET = ("Dpkg::Use-Pty=0", "APT::Color=0", "DPkg::Options::=--force-confdef", "DPkg::Options::=--force-confold")
 MOST_LOCK_WAIT_S = 120
 MOST_OUTPUT_BYTES = 8 * 1024 * 1024
@@ -173,7 +175,7 @@ class Packages:
             "Dir::Cache::srcpkgcache=",
         ]
         if wish.repositories:
-            options += ["Dir::Etc::sourcelist=/dev/null", f"Dir::Etc::sourceparts={own}/sources"]
+            options += [*NAMED_ONLY, "Dir::Etc::sourcelist=/dev/null", f"Dir::Etc::sourceparts={own}/sources"]
         if self._ca_file:
             options.append(f"Acquire::https::CAInfo={self._ca_file}")
         if self._root != Path("/"):

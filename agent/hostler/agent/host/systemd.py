@@ -87,6 +87,8 @@ class Systemd:
             with router.filter(MatchRule(**names), bufsize=MOST_SIGNALS) as ended:
                 await _call(router, message_bus.AddMatch(MatchRule(**names, sender=bus)))
                 await _manager(router, "Subscribe")
+                if action != "stop" and await _is_outdated(router, unit):
+                    await _manager(router, "Reload")
                 (job,) = await _manager(router, METHODS[action], "ss", (unit, "replace"))
                 while True:
                     _, removed, _, result = (await ended.get()).body
@@ -138,6 +140,12 @@ async def _state(router: DBusRouter, unit: str) -> UnitState:
         oneshot=_value(more, "Type", "") == "oneshot",
         said=str(_value(more, "StatusText", ""))[:200],
     )
+
+
+async def _is_outdated(router: DBusRouter, unit: str) -> bool:
+    """Whether its file has changed since systemd read it: what it starts would be of before."""
+    (object_path,) = await _manager(router, "LoadUnit", "s", (unit,))
+    return bool(_value(await _all(router, object_path, UNIT), "NeedDaemonReload", False))
 
 
 async def _all(router: DBusRouter, object_path: str, interface: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from hostler.catalog.auto_executed import check_written, files_of
 from hostler.catalog.binding import bind, references
 from hostler.catalog.kinds import KINDS
 from hostler.pki.keyset import KeyRole
-from hostler.wire.task import StepSpec
+from hostler.wire.task import Policy, StepSpec
 
 Outputs = dict[str, dict[str, Any]]
 
@@ -80,11 +80,12 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
         step_id=step.step_id,
         step_index=index,
         attempt_number=task.attempt_number,
-        policy=task.policy,
+        policy=_policy(work),
         allowed_sources=work.definition.artifacts.allowed_sources,
         command=command,
         hardware_match=resolved.rule_id if resolved else "",
         resolver=parts.resolver,
+        local_source=parts.authority.permits_source,
         allowed_packages=parts.authority.permitted_packages(work.definition.allowed_packages),
         checkpoint=parts.journal.checkpoint(key_of(task), step.step_id),
         artifact_keys=_artifact_keys(parts),
@@ -102,6 +103,12 @@ def waits_for(step: StepSpec, outputs: Outputs) -> str:
             if step_id not in outputs:
                 return step_id
     return ""
+
+
+def _policy(work: Work) -> Policy:
+    """What a definition itself requires of signatures binds its steps whatever their parameters have become (AR-05)."""
+    policy, required = work.spec.policy, work.definition.artifacts.require_signature
+    return msgspec.structs.replace(policy, require_signature_verification=True) if required else policy
 
 
 def _artifact_keys(parts: Parts) -> tuple[bytes, ...]:

@@ -10,12 +10,11 @@ from hostler.agent.secrets.table import StepSecrets
 from hostler.agent.steps.contract import StepContext, StepView
 from hostler.base.errors import HostlerError, error
 from hostler.catalog.credentials import OciPull
-from hostler.catalog.policy import allows_source, covers
 
 
 def allowed(view: StepView, url: str) -> bool:
-    """Whether every allow-list that is in force admits a URL (AR-06)."""
-    return allows_source(view.policy, view.allowed_sources, url)
+    """Whether everything that limits sources admits a URL (AR-06)."""
+    return view.may_fetch(url)
 
 
 def refuse_source(view: StepView, url: str) -> None:
@@ -27,7 +26,7 @@ def refuse_source(view: StepView, url: str) -> None:
 def named(view: StepView, url: str) -> bool:
     """Whether some allow-list names a URL outright, and none forbids it."""
     lists = [one for one in (view.policy.allowed_artifact_sources, view.allowed_sources) if one is not None]
-    return bool(lists) and all(any(covers(prefix, url) for prefix in one) for one in lists)
+    return bool(lists) and view.may_fetch(url)
 
 
 def most_bytes(view: StepView, own: int) -> int:

@@ -23,6 +23,7 @@ from hostler.agent.secrets.table import StepSecrets
 from hostler.base.clock import Deadline
 from hostler.base.digest import digest_of
 from hostler.catalog.command_profile import CommandProfile
+from hostler.catalog.policy import allows_source
 from hostler.wire.report import Artifact
 from hostler.wire.task import Policy
 
@@ -131,6 +132,7 @@ class StepView:
     attempt_number: int
     policy: Policy
     allowed_sources: tuple[str, ...] | None = None  # of the definition; the policy's stand in `policy`
+    local_source: Callable[[str], bool] = lambda _: True  # whether this node's own configuration lets a URL in
     allowed_packages: tuple[str, ...] = ()  # of the definition, less what this node forbids
     command: CommandProfile | None = None  # that the step names, or that an abstract kind resolved to
     hardware_match: str = ""  # id of the rule that resolved an abstract kind
@@ -139,6 +141,10 @@ class StepView:
     artifact_keys: tuple[bytes, ...] = ()  # SPKI DER of keys that may sign artifacts
     allocation_id: str = ""  # that the envelope is bound to
     past: Callable[[], tuple[PastStep, ...]] = tuple  # what ended here for the allocation, oldest first
+
+    def may_fetch(self, url: str) -> bool:
+        """Whether everything that limits sources admits a URL: policy, definition, this node's own (AR-06, AZ-09)."""
+        return allows_source(self.policy, self.allowed_sources, url) and self.local_source(url)
 
 
 @dataclass(frozen=True)

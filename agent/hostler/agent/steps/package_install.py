@@ -13,7 +13,6 @@ from hostler.agent.steps.contract import Change, Outcome, Plan, Probe, StepConte
 from hostler.base.clock import Deadline
 from hostler.base.errors import error
 from hostler.catalog.params.package import Install
-from hostler.catalog.policy import allows_source
 
 LOOK_S = 120.0  # for a plan or a probe, which have no deadline of their own
 
@@ -72,8 +71,8 @@ def _check_sources(view: StepView) -> None:
     """Raises `source_denied`."""
     params: Install = view.params
     for repository in params.repositories:
-        if not allows_source(view.policy, view.allowed_sources, repository.uri):
-            raise error("source_denied", f"repository {repository.uri} is outside what policy and definition allow")
+        if not view.may_fetch(repository.uri):
+            raise error("source_denied", f"repository {repository.uri} is outside what may be fetched here")
     restricted = view.policy.allowed_artifact_sources is not None or view.allowed_sources is not None
     if restricted and not params.repositories:
         raise error("source_denied", "sources are restricted, so the node's own package sources cannot be used")

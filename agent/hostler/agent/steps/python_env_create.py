@@ -17,7 +17,6 @@ from hostler.base.digest import canonical_json, digest_of
 from hostler.base.errors import HostlerError, error
 from hostler.catalog.lock import conda_lock, pip_lock
 from hostler.catalog.params.python import EnvCreate
-from hostler.catalog.policy import allows_source
 
 MARKER, LOCK, CURRENT = "hostler-env.json", "hostler.lock", "current"
 MARKER_BYTES = 64 * 1024
@@ -97,8 +96,8 @@ def _wanted(view: StepView) -> _Wanted:
             raise error("binding_error", f"no index is declared to make {params.path} from")
         interpreter = view.host.pythons.identity(params.python)
     for url in urls:
-        if not allows_source(view.policy, view.allowed_sources, url):
-            raise error("source_denied", f"index {url} is outside what policy and definition allow")
+        if not view.may_fetch(url):
+            raise error("source_denied", f"index {url} is outside what policy, definition and this node allow")
     facts = [params.flavour, lines, interpreter, "" if conda else params.python, platform.machine()]
     return _Wanted(digest_of(facts), lines, conda)
 

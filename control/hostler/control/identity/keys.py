@@ -86,8 +86,8 @@ def https_fetch(ca_file: str) -> Fetch:
     async def fetch(url: str) -> bytes:
         import httpx
 
-        context = ssl.create_default_context(cafile=ca_file or None)
         try:
+            context = ssl.create_default_context(cafile=ca_file or None)
             async with (
                 httpx.AsyncClient(verify=context, trust_env=False, timeout=_TIMEOUT_S) as http,
                 http.stream("GET", url) as answer,
@@ -100,7 +100,7 @@ def https_fetch(ca_file: str) -> Fetch:
                     if len(data) > MAX_BYTES:
                         raise error("identity_unavailable", f"{url} answers more than {MAX_BYTES} bytes")
                 return bytes(data)
-        except httpx.HTTPError as err:
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as err:  # OSError: a ca_file that cannot be read
             raise error("identity_unavailable", f"{url} does not answer: {type(err).__name__}") from err
 
     return fetch

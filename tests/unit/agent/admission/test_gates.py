@@ -327,6 +327,19 @@ def test_SK_03_a_required_signature_needs_a_step_that_checks_it() -> None:
     assert refused(under(Policy(require_signature_verification=True), before)) == ("policy_denied", "policy")
 
 
+def test_SK_03_a_signature_that_is_pulled_needs_no_signature_of_its_own() -> None:
+    """It is checked where it is used; another file beside it is not."""
+    beside = {"url": "https://good.example/a/x.dsse", "sha256": "1" * 64, "path": "/srv/x.dsse"}
+    signature = StepTemplate(id="signature", kind="artifact.pull_blob", params=beside)
+    both = msgspec.structs.replace(PULL, steps=(*PULL.steps, signature, SIGNED))
+    assert isinstance(under(Policy(require_signature_verification=True), both), Admitted)
+    other = StepTemplate(id="signature", kind="artifact.pull_blob", params=beside | {"path": "/srv/y"})
+    unsigned = msgspec.structs.replace(PULL, steps=(*PULL.steps, other, SIGNED))
+    assert refused(under(Policy(require_signature_verification=True), unsigned)) == ("policy_denied", "policy")
+    late = msgspec.structs.replace(PULL, steps=(*PULL.steps, SIGNED, signature))
+    assert refused(under(Policy(require_signature_verification=True), late)) == ("policy_denied", "policy")
+
+
 def test_a_policy_that_does_not_have_the_digest_beside_it_is_refused() -> None:
     spec = a_task(policy_digest=policy_digest(Policy(enabled=False)))
     assert refused(judge(spec)) == ("malformed_envelope", "policy")

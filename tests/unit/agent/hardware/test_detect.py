@@ -12,21 +12,12 @@ from hostler.agent.hardware.gpu import gpus, series
 from hostler.agent.hardware.pci import PciDevice
 from hostler.agent.hardware.software import distro, mutation
 from hostler.agent.hardware.tree import MOST_ENTRIES, entries, number, read
+from hostler.agent.host.conda_places import CONDA_PLACES
+from hostler.catalog.capabilities import REPORTED
 from support.hardware import NAMES, plant, recorded
 
-KEYS = {
-    "gpu.vendor", "gpu.architecture", "gpu.driver_series", "compute.runtime", "fabric.type", "container.runtime",
-    "os.distro", "host.mutation", "host.init", "tpu.type", "python.conda", "terminal", "os.kernel", "os.machine",
-    "gpu.count",
-}  # fmt: skip
-VALUES = {
-    "gpu.vendor": {"nvidia", "amd", "intel", "other"},
-    "compute.runtime": {"cuda", "rocm", "level_zero", "none"},
-    "fabric.type": {"infiniband", "roce", "nvlink", "ethernet", "none"},
-    "container.runtime": {"containerd", "docker", "other"},
-    "host.mutation": {"full", "none"},
-    "terminal": {"none"},
-}
+KEYS = set(REPORTED)
+VALUES = {key: set(values) for key, values in REPORTED.items() if values is not None}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -168,3 +159,15 @@ def test_garbled_trees_never_raise_and_never_make_a_value_of_their_own(seed: int
     found = detect(root)
     assert all(found[key] in values for key, values in VALUES.items())
     assert all(len(value) <= 140 and value.isascii() and value.isprintable() for value in found.values())
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [(place, "present") for place in CONDA_PLACES]
+    + [("/usr/bin/mamba", "none"), ("/opt/miniconda3/bin/conda", "none")],
+)
+def test_OD_28_a_conda_is_reported_where_the_step_that_uses_it_looks(tmp_path: Path, place: str, said: str) -> None:
+    made = tmp_path / place.lstrip("/")
+    made.parent.mkdir(parents=True)
+    made.touch(0o755)
+    assert detect(tmp_path)["python.conda"] == said

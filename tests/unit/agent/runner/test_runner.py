@@ -13,6 +13,7 @@ from hostler.agent.runner import limits, step_run
 from hostler.agent.steps.contract import FileState, Outcome, StepContext
 from hostler.base.digest import sha256_hex
 from hostler.base.errors import error
+from hostler.catalog.definition import ArtifactConstraints, StepTemplate
 from hostler.pki.dsse import from_json
 from hostler.wire.report import StepStatus, TaskStatus
 from hostler.wire.task import Policy
@@ -388,3 +389,37 @@ async def test_many_tasks_at_once_share_one_gapless_chain(tmp_path: Path, fake: 
         assert node.chain().ok
         assert node.chain().length == 90
         assert [task.status for task in await node.task_reports()] == [TaskStatus.SUCCEEDED] * 30
+
+
+async def test_AZ_09_a_step_is_told_what_this_node_lets_in_from_where(tmp_path: Path, fake: FakeKind) -> None:
+    """For what only shows on the way: redirects, token servers, URLs in a lock."""
+    seen: list[bool] = []
+
+    def look(context: StepContext) -> None:
+        seen.extend(context.may_fetch(f"https://{host}.example/x") for host in ("bad", "good"))
+
+    fake.on_apply = look
+    async with core(
+        tmp_path, catalog=catalog_of(say("one")), authority=LocalAuthority(deny_sources=("https://bad.example",))
+    ) as node:
+        await node.run_task()
+    assert seen == [False, True]
+
+
+@pytest.mark.parametrize(("required", "code"), [(True, "signature_missing"), (False, "")])
+async def test_AR_05_a_definition_s_signature_is_wanted_whatever_the_inputs_name(
+    tmp_path: Path, required: bool, code: str
+) -> None:
+    """The step binds the signature's path, and the input is empty."""
+    named: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": {"s": {"type": "string"}}}
+    params = {"path": "/srv/m", "sha256": sha256_hex(b"model"), "signature_path": "${inputs.s}"}
+    made = builders.definition(
+        StepTemplate(id="check", kind="artifact.verify", params=params),
+        inputs=named,
+        artifacts=ArtifactConstraints(require_signature=required),
+    )
+    async with core(tmp_path, catalog=lambda keys: builders.catalog(keys, made)) as node:
+        (node.root / "srv").mkdir()
+        (node.root / "srv" / "m").write_bytes(b"model")
+        await node.run_task(inputs={"s": ""})
+        assert (await node.task_reports())[-1].error_code == code

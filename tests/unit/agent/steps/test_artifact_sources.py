@@ -1,6 +1,7 @@
 """AR-03, AR-09: what each type of source asks for, with what, and whom it shows that to."""
 
 import asyncio
+import dataclasses
 import json
 import random
 from collections.abc import Iterator
@@ -127,6 +128,18 @@ async def test_AR_03_gcs_and_a_hub_are_asked_with_a_bearer_token(puller: Puller)
     await pull(puller, hub | {"endpoint": origin(puller)}, {"token": TOKEN})
     assert puller.server.requests[-1].path == where
     assert puller.server.requests[-1].headers["authorization"] == f"Bearer {TOKEN}"
+
+
+async def test_AZ_09_a_redirect_leads_nowhere_that_this_node_forbids(puller: Puller) -> None:
+    from hostler.agent.steps.artifact_pull_blob import KIND
+
+    puller.server.blobs["/elsewhere"] = Blob(DATA)
+    puller.server.faults += [redirect(puller.server.url("/elsewhere"))]
+    context = dataclasses.replace(puller.context(), local_source=lambda url: "elsewhere" not in url)
+    with pytest.raises(HostlerError) as failed:
+        await KIND.apply(context)
+    assert failed.value.code == "source_denied"
+    assert [asked.path for asked in puller.server.requests] == ["/model.bin"]
 
 
 async def test_AR_03_a_redirect_to_another_host_is_not_shown_the_token(puller: Puller) -> None:

@@ -234,3 +234,11 @@ async def test_keys_are_found_by_discovery_over_https_and_a_foreign_document_is_
             await https_fetch(str(certs.ca))(server.url("/long"))
         with pytest.raises(HostlerError, match="does not answer"):
             await https_fetch("")(server.url("/keys"))  # a CA that nobody told us of
+
+
+@pytest.mark.parametrize(("ca_file", "url"), [("/nowhere/ca.pem", ISSUER), ("", "https://[half")])
+async def test_an_address_or_a_ca_file_that_cannot_be_used_is_no_fault_of_ours(ca_file: str, url: str) -> None:
+    """Of the issuer's discovery document, and of the configuration: both are answered, not raised as they are."""
+    with pytest.raises(HostlerError) as caught:
+        await https_fetch(ca_file)(url)
+    assert caught.value.code == "identity_unavailable"

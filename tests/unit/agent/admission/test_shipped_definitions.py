@@ -1,0 +1,93 @@
+"""PF-12, OP-19: every definition that ships can be submitted, and a node that knows nothing else lets it in."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hostler.agent.admission.admit import admit
+from hostler.agent.admission.verdict import Admitted
+from hostler.agent.capabilities import detect
+from hostler.catalog.capabilities import unmet
+from hostler.catalog.inputs import check_inputs, refuse_secrets, with_defaults
+from hostler.catalog.load import load_profiles
+from support import builders
+from support.keys import NOW, Keys
+
+PROFILES = load_profiles(Path(__file__).resolve().parents[4] / "profiles")
+DEFINITIONS = {definition.ref: definition for definition, _ in PROFILES.definitions}
+KEYS = Keys()
+SHA = "a" * 64
+S3 = {"endpoint": "https://s3.example", "bucket": "models", "prefix": "llm/v1/"}
+# What a person would give; defaults fill in the rest.
+INPUTS: dict[str, dict[str, Any]] = {
+    "gpu.collective.test@v1": {},
+    "gpu.host.bootstrap@v1": {},
+    "gpu.host.verify@v1": {},
+    "k8s.node.bootstrap@v1": {
+        "node": "n1",
+        "cluster": "east",
+        "server": "https://10.0.0.1:6443",
+        "ca_sha256": [SHA],
+        "packages": [{"name": "containerd"}, {"name": "kubelet", "version": "1.31.0-1.1"}],
+    },
+    "model.artifact.stage@v1": {"url": "https://models.example/m.bin", "sha256": SHA, "path": "/srv/models/m.bin"},
+    "model.artifact.stage@v2": {
+        **S3,
+        "key": "llm/v1/m.bin",
+        "sha256": SHA,
+        "signature_key": "llm/v1/m.sig",
+        "signature_sha256": SHA,
+        "path": "/srv/models/m.bin",
+        "signature_path": "/srv/models/m.sig",
+    },
+    "network.fabric.ready@v1": {"interfaces": [{"name": "ib0"}]},
+    "node.resolver.apply@v1": {"version": 1, "digest": SHA},
+    "node.smoke.noop@v1": {},
+    "node.smoke.sleep@v1": {"seconds": 1},
+    "ray.node.bootstrap@v1": {
+        "node": "n1",
+        "cluster": "rays",
+        "head": "10.0.0.1:6379",
+        "dashboard": "http://10.0.0.1:8265",
+        "node_ip": "10.0.0.2",
+        "lock": f"ray[default]==2.40.0 --hash=sha256:{SHA}\n",
+    },
+    "runtime.readiness.verify@v1": {"checks": [{"type": "disk", "path": "/", "min_free_bytes": 1}]},
+    "runtime.readiness.verify@v2": {"checks": [{"type": "disk", "path": "/", "min_free_bytes": 1}]},
+    "slurm.node.bootstrap@v1": {
+        "node": "n1",
+        "cluster": "east",
+        "cluster_name": "east",
+        "controllers": ["ctl(10.0.0.1)"],
+        "attributes": {"CPUs": "4"},
+    },
+}
+
+
+def test_each_shipped_definition_is_tried_here() -> None:
+    assert set(INPUTS) == set(DEFINITIONS)
+
+
+@pytest.mark.parametrize("ref", sorted(DEFINITIONS))
+def test_PF_12_OP_19_a_shipped_definition_can_be_submitted_and_admitted(ref: str, tmp_path: Path) -> None:
+    definition = DEFINITIONS[ref]
+    given = with_defaults(definition.inputs, INPUTS[ref])
+    refuse_secrets(given)
+    check_inputs(definition.inputs, given)
+    commands = [command for command, _ in PROFILES.commands]
+    held = builders.catalog(KEYS, definition, commands=commands)
+    spec = builders.task(KEYS, held, inputs=given)
+    view = builders.view(KEYS, held, capabilities=detect(tmp_path))
+    assert isinstance(verdict := admit(builders.envelope(KEYS, spec), view, NOW), Admitted), verdict
+
+
+@pytest.mark.parametrize("ref", sorted(DEFINITIONS))
+def test_CG_01_a_shipped_definition_requires_nothing_that_a_plain_node_lacks(ref: str, tmp_path: Path) -> None:
+    known = detect(tmp_path)
+    assert unmet(DEFINITIONS[ref].capabilities, known) == ""
+
+
+def test_PF_03_the_unit_of_ray_starts_what_the_environment_in_use_holds() -> None:
+    steps = {step.id: step.params for step in DEFINITIONS["ray.node.bootstrap@v1"].steps}
+    assert f"ExecStart={steps['runtime']['path']}/current/bin/ray " in steps["unit"]["template"]
