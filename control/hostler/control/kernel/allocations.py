@@ -175,7 +175,8 @@ def release(draft: Draft, command: ReleaseAllocation) -> Decision:
 
 def _release(draft: Draft, allocation: AllocationRow, actor: Actor, action: str, **body: Any) -> None:
     allocation = move(draft, allocation, "release", release_requested_ms=draft.now_ms)
-    told.said(draft, allocation, f"allocation.{allocation.state}", actor=actor, action=action, **body)
+    type_ = "allocation.releasing" if allocation.state == "releasing" else f"allocation.{allocation.state}"
+    told.said(draft, allocation, type_, actor=actor, action=action, **body)
     _end_tenant_operations(draft, allocation)
     for lease in chain.leases_of(draft, allocation.allocation_id):
         if lease.state in (L_PROVISIONING, L_ACTIVE):

@@ -17,9 +17,7 @@ class Row(msgspec.Struct, frozen=True):
 
 class NodeRow(Row, frozen=True, kw_only=True):
     """Connection is seen by us (`connected`, `lost`), state is decided by people (`active`, `revoked`).
-
-    Org and project are who holds the node: its owner, or for a node of the pool whoever has it now (OD-15).
-    """
+    Org and project are who holds the node: its owner, or for a node of the pool whoever has it now (OD-15)."""
 
     KEY = ("node_id",)
     FIXED = ("name", "enrolled_at_ms", "pool")
