@@ -21,6 +21,8 @@ GUARDS = {
     "a removal is declared": (INSTALL, "    if undeclared:\n", "    if False:\n", f"{APT}_a_removal_that_is_not_declared_is_refused"),
     "an archive's source is allowed": (INSTALL, "if not view.may_fetch(repository.uri):", "if False:", f"{APT}_a_source_outside_the_policy_or_the_definition_is_never_asked"),
     "an archive is not followed elsewhere": (f"{HOST}.packages", "options += [*NAMED_ONLY, ", "options += [", "tests/real/test_package_install.py::test_AR_06_an_archive_that_sends_us_elsewhere_is_not_followed"),
+    "an index is looked at beforehand": ("hostler.agent.admission.known", '    "indexes",\n', "", "tests/unit/agent/admission/test_allowed_names.py::test_SK_06_AZ_09_an_index_that_this_node_forbids_is_refused_before_anything_runs"),
+    "an environment is written somewhere": (f"{CATALOG}.auto_executed", ', "python.env.create"', "", "tests/unit/catalog/test_auto_executed.py::test_J2_only_the_very_file_that_is_named_may_be_written"),
     "a changed unit is read again": (f"{HOST}.systemd", 'if action != "stop" and await _is_outdated(router, unit):', "if False:", "tests/unit/agent/host/test_systemd.py"),
     "indexes are fresh and signed": (f"{HOST}.packages", "if done.status or _NOT_FRESH.search(said):", "if False:", f"{APT}_an_index_altered_after_it_was_signed_is_refused"),
     "a package is named": (ALLOWED, "if name not in definition.allowed_packages:", "if False:", f"{NAMES}_a_name_from_the_inputs_is_held_to_the_definition_before_anything_runs[package]"),

@@ -123,3 +123,12 @@ async def test_SK_12_a_step_whose_checks_name_two_profiles_is_no_step_of_ours(tm
         with pytest.raises(HostlerError) as caught:
             builders.task(node.keys, node.catalog)
         assert caught.value.code == "catalog_mismatch"
+
+
+async def test_SK_06_AZ_09_an_index_that_this_node_forbids_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    params = {"path": "/srv/env", "lock": f"a==1 --hash=sha256:{'0' * 64}", "indexes": ["https://bad.example/simple"]}
+    made = builders.definition(builders.render_step(), StepTemplate(id="env", kind="python.env.create", params=params))
+    authority = LocalAuthority(deny_sources=("https://bad.example",))
+    async with core(tmp_path, catalog=lambda keys: builders.catalog(keys, made), authority=authority) as node:
+        spec = builders.task(node.keys, node.catalog)
+        assert refused(node.judge(builders.envelope(node.keys, spec))) == ("local_policy_denied", "authority")
