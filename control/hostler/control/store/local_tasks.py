@@ -63,7 +63,7 @@ WAITING_OPERATIONS = f"""
     SELECT {_O} FROM operations o
     WHERE o.tasks_queued > 0 AND (:type = '' OR o.operation_type = :type) AND EXISTS (
       SELECT 1 FROM local_tasks t JOIN nodes n ON n.node_id = t.node_id
-      WHERE t.operation_id = o.operation_id AND t.state = 'queued'
+      WHERE t.operation_id = o.operation_id AND t.state = 'queued' AND t.waiting_for = ''
         AND n.connection = 'connected' AND n.hold = '')
     ORDER BY o.operation_id LIMIT :limit
 """  # noqa: S608
