@@ -27,6 +27,7 @@ from hostler.catalog.load import Profiles, Source
 from hostler.catalog.loader_variables import changes_what_runs
 from hostler.catalog.params.cluster import stand_in
 from hostler.catalog.resolver import ResolverConfig, advice, check_config
+from hostler.catalog.shell_text import shell_of
 
 # Programs that run other programs or text: a profile around one of them would be a shell (EX-06).
 INTERPRETERS = frozenset(
@@ -236,12 +237,7 @@ def _exec(
 def _command(profile: CommandProfile, source: Source) -> Iterator[Finding]:
     if like := _like_a_kind(profile.id):
         yield _found(source, "/id", "kind-name", f"{like}, which no command profile may have for an id (T10)")
-    program = profile.command.rpartition("/")[2]
-    if not profile.command.startswith("/") or ".." in profile.command.split("/"):
-        yield _found(source, "/command", "command-path", "the executable must be an absolute path (EX-03)")
-    if program in INTERPRETERS or program.rstrip("0123456789.") in INTERPRETERS:
-        message = f"{program} runs other programs or text, which no profile may (EX-06)"
-        yield _found(source, "/command", "interpreter", message)
+    yield from _program(profile, source)
     if "timeout_seconds" not in source.value:
         yield _found(source, "", "timeout", "a command profile must say its timeout_seconds (EX-03)")
     if profile.timeout_seconds <= 0 or profile.retries < 0:
@@ -255,6 +251,17 @@ def _command(profile: CommandProfile, source: Source) -> Iterator[Finding]:
         yield _found(source, pointer, "effects", message, hint)
     for pointer, message in secrets_of_command(profile):
         yield _found(source, pointer, "secrets", message)
+
+
+def _program(profile: CommandProfile, source: Source) -> Iterator[Finding]:
+    program = profile.command.rpartition("/")[2]
+    if not profile.command.startswith("/") or ".." in profile.command.split("/"):
+        yield _found(source, "/command", "command-path", "the executable must be an absolute path (EX-03)")
+    if program in INTERPRETERS or program.rstrip("0123456789.") in INTERPRETERS:
+        message = f"{program} runs other programs or text, which no profile may (EX-06)"
+        yield _found(source, "/command", "interpreter", message)
+    elif shell := shell_of(profile):
+        yield _found(source, "/args", "interpreter", f"an argument hands text to {shell}, which no profile may (EX-06)")
 
 
 def _placeholders(profile: CommandProfile, source: Source) -> Iterator[Finding]:
