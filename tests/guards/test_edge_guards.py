@@ -48,6 +48,12 @@ GUARDS = [
     ),
     guard(
         f"{API}.authz",
+        '"operations.retry": frozenset({PLATFORM, TENANT, ADMIN}),',
+        '"operations.retry": _WRITE,',
+        "unit/control/api/test_role_matrix.py::test_the_permissions_of_the_code_give_exactly_these_roles",
+    ),
+    guard(
+        f"{API}.authz",
         """    raise error("not_found", f"there is no project {project_id!r} in your scope")""",
         """    raise error("scope_denied" if org_of_project else "not_found", f"there is no project {project_id!r}")""",
         f"{S2}_AZ_10_whatever_is_asked_for_is_not_there_or_not_allowed",
