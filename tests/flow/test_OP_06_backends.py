@@ -1,4 +1,4 @@
-"""OP-06: work goes to an executor of the definition's backend type; an absent one says so, an unknown one is refused."""
+"""OP-06: work goes to an executor of its backend type; an absent one says so, an unknown one is refused."""
 
 import typing
 from pathlib import Path
