@@ -7,6 +7,7 @@ from support.mutant import Guard, outcome_without
 API = "hostler.control.api"
 RPC = "hostler.control.rpc"
 SESSIONS, ENROLMENT, SERVICE = "flow/test_sessions.py", "flow/test_enrolment.py", "flow/test_control_service.py"
+S2 = "fault/test_S2_foreign_tenant.py::test_S2"
 AUTHZ, EDGE, LINK = "unit/control/api/test_authz.py", "unit/control/api/test_edge.py", "unit/control/rpc/test_link.py"
 
 
@@ -44,6 +45,30 @@ GUARDS = [
         "principal.project_id == project_id and org_of_project in",
         "org_of_project in",
         f"{AUTHZ}::test_AZ_10_S2_a_member_of_a_sister_project_gets_404_too",
+    ),
+    guard(
+        f"{API}.authz",
+        '"operations.retry": frozenset({PLATFORM, TENANT, ADMIN}),',
+        '"operations.retry": _WRITE,',
+        "unit/control/api/test_role_matrix.py::test_the_permissions_of_the_code_give_exactly_these_roles",
+    ),
+    guard(
+        f"{API}.authz",
+        """    raise error("not_found", f"there is no project {project_id!r} in your scope")""",
+        """    raise error("scope_denied" if org_of_project else "not_found", f"there is no project {project_id!r}")""",
+        f"{S2}_AZ_10_whatever_is_asked_for_is_not_there_or_not_allowed",
+    ),
+    guard(
+        "hostler.control.store.artifacts",
+        "WHERE operation_id = ? AND artifact_id = ?",
+        "WHERE ? <> '' AND artifact_id = ?",
+        f"{S2}_AZ_10_whatever_is_asked_for_is_not_there_or_not_allowed",
+    ),
+    guard(
+        "hostler.control.store.events",
+        """(("org_id", org_id), ("project_id", project_id)):""",
+        "():",
+        f"{S2}_lists_and_streams_hold_nothing_of_another_tenant",
     ),
     guard(
         f"{API}.principal",

@@ -20,6 +20,12 @@ J3, J6 = (
     "tests/fault/test_J3_hostile_arguments.py::test_J3_a_taken_over_control_plane_cannot_pass_one_to_a_command",
     "tests/fault/test_J6_exact_matching.py",
 )
+SHELL, REGISTER, SE_01 = (
+    "hostler.catalog.shell_text",
+    "hostler.control.kernel.catalogs",
+    "tests/fault/test_SE_01_no_shell_text.py",
+)
+OP_11 = f"{SE_01}::test_OP_11_EX_06_a_command_profile_that_hands_text_to_a_shell_is_refused_by_both"
 ARGV, INPUTS = "hostler.catalog.argv", "hostler.agent.admission.catalog_view"
 
 GUARDS = {
@@ -49,6 +55,9 @@ GUARDS = {
     "a source is that very host": (POLICY, "base[:3] != asked[:3]", "base[0] != asked[0]", J6),
     "a source's path is below": (POLICY, "return asked[3] == root or", "return True or", J6),
     "the node checks inputs itself": (INPUTS, "    check_inputs(definition.inputs, values)\n", "    pass\n", f"{J3}[of inputs alone-substitution]"),
+    "a shell is not registered": (REGISTER, "        if shell := shell_of(profile):\n", "        if shell := '':\n", OP_11),
+    "an argument is no shell's text": (SHELL, "or _TAKES_TEXT.fullmatch(following)", "", OP_11),
+    "a step has no script": (REGISTER, "            if foreign := foreign_params(step):\n", "            if foreign := '':\n", f"{SE_01}::test_OP_11_no_kind_takes_a_script_beside_its_parameters"),
     "an argument has no dash": (ARGV, 'if text.startswith("-") and', "if False and", f"{J3}[loose-dash]"),
     "an argument has no control character": (ARGV, 'if any(unicodedata.category(character).startswith("C") for character in text):', "if False:", f"{J3}[loose-newline]"),
     "an argument has an end": (ARGV, "if len(text.encode()) > MAX_ARGUMENT_BYTES:", "if False:", f"{J3}[loose-1 MB]"),

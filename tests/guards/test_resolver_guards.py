@@ -94,8 +94,8 @@ GUARDS = [
     ),
     guard(
         "hostler.control.kernel.catalogs",
-        'if unknown and definition.backend_type == "node_agent":',
-        "if False:",
+        'elif definition.backend_type == "node_agent" or step.kind.startswith("command."):',
+        "elif False:",
         "tests/unit/control/engine/test_publishing.py"
         "::test_SK_18_a_definition_of_an_unknown_step_kind_is_refused_and_nothing_of_its_catalog_is_filed",
     ),

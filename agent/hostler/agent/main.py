@@ -1,4 +1,4 @@
-"""`hostler-agent`: enroll, run, status, config, receipts, resolve, policy."""
+"""`hostler-agent`: enroll, run, status, config, receipts, resolve, policy, try."""
 
 import argparse
 import asyncio
@@ -60,7 +60,55 @@ def _parser() -> argparse.ArgumentParser:
     )
     resolve.add_argument("--json", action="store_true", help="print JSON")
     _policy(commands)
+    _rehearsal(commands)
     return parser
+
+
+def _rehearsal(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    summary = "Run a profile against a scratch root, with throwaway keys and no control plane. Exits 1 if it fails."
+    command = commands.add_parser("try", help=summary, description=summary)
+    command.add_argument("profiles", type=Path, help="profiles directory")
+    command.add_argument("ref", metavar="TYPE@VERSION", help="definition in it")
+    command.add_argument("--inputs-file", default="", help="JSON object, - for standard input")
+    command.add_argument("--root", type=Path, help="scratch directory that stands for / [one that is removed again]")
+    command.add_argument("--plan", action="store_true", help="only plan")
+    command.add_argument("--allow-host", action="store_true", help="let steps reach this machine itself")
+    command.add_argument(
+        "--capability", action="append", default=[], metavar="KEY=VALUE", help="as if this machine had it"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON at the end")
+    command.set_defaults(run=_try)
+
+
+def _try(options: argparse.Namespace) -> int:
+    import msgspec
+
+    from hostler.agent.rehearse import Rehearsal, read_inputs, rehearse
+
+    wanted = Rehearsal(
+        profiles=options.profiles,
+        ref=options.ref,
+        inputs=read_inputs(options.inputs_file),
+        root=options.root,
+        plan=options.plan,
+        allow_host=options.allow_host,
+        more=_pairs(options.capability),
+    )
+    told = asyncio.run(rehearse(wanted, (lambda _: None) if options.json else _say)).told
+    if options.json:
+        sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+    return 0 if told.ok else EXIT_REFUSED
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201
+
+
+def _pairs(given: Sequence[str]) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in given]
+    if not all(key and equals for key, equals, _ in pairs):
+        raise error("invalid_config", "--capability takes KEY=VALUE")
+    return {key: value for key, _, value in pairs}
 
 
 def _policy(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -180,10 +228,7 @@ def _resolve(options: argparse.Namespace) -> int:
     from hostler.agent.resolve_check import explain, lines
     from hostler.base.clock import SystemClock
 
-    pairs = [pair.partition("=") for pair in options.capability]
-    if not all(key and equals for key, equals, _ in pairs):
-        raise error("invalid_config", "--capability takes KEY=VALUE")
-    more = {key: value for key, _, value in pairs}
+    more = _pairs(options.capability)
     explained = asyncio.run(explain(load(options.config), options.kind, more, SystemClock()))
     if options.json:
         sys.stdout.buffer.write(msgspec.json.encode(explained) + b"\n")

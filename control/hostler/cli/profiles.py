@@ -7,6 +7,7 @@ from typing import Any
 import click
 import msgspec
 
+from hostler.cli import rehearse
 from hostler.cli.catalog import build
 from hostler.cli.client import Client, quoted
 from hostler.cli.output import EXIT_REFUSED, check_target, guarded, output_option, print_done, print_json, table
@@ -15,7 +16,10 @@ from hostler.cli.settings import Settings
 
 @click.group(name="profiles")
 def command() -> None:
-    """Lint, sign, publish and read operation profiles."""
+    """Lint, test, sign, publish and read operation profiles."""
+
+
+command.add_command(rehearse.command)
 
 
 @command.command()

@@ -20,6 +20,7 @@ from hostler.catalog.inputs import check_schema, named_like_a_secret
 from hostler.catalog.kinds import ABSTRACT, KINDS
 from hostler.catalog.lint_cluster import findings_of_cluster
 from hostler.catalog.lint_credentials import credential_of_step
+from hostler.catalog.lint_hints import HINTS, nearest
 from hostler.catalog.lint_kinds import findings_of_step
 from hostler.catalog.lint_secrets import secrets_of_command, secrets_of_step
 from hostler.catalog.lint_tags import tags
@@ -27,6 +28,7 @@ from hostler.catalog.load import Profiles, Source
 from hostler.catalog.loader_variables import changes_what_runs
 from hostler.catalog.params.cluster import stand_in
 from hostler.catalog.resolver import ResolverConfig, advice, check_config
+from hostler.catalog.shell_text import shell_of
 
 # Programs that run other programs or text: a profile around one of them would be a shell (EX-06).
 INTERPRETERS = frozenset(
@@ -43,11 +45,13 @@ _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """`hint` says what to write instead; there is always one."""
+
     file: str
     line: int
     rule: str
     message: str
-    hint: str = ""
+    hint: str
 
 
 def lint(profiles: Profiles) -> list[Finding]:
@@ -64,14 +68,13 @@ def lint(profiles: Profiles) -> list[Finding]:
     for config, source in profiles.resolvers:
         findings += _resolver(config, source, commands, profiles)
     for source in [source for _, source in (*profiles.definitions, *profiles.commands)]:
-        hint = "name it by digest: registry/repository@sha256:…"
-        findings += [_found(source, at, "digest", message, hint) for at, message in tags(source.value)]
+        findings += [_found(source, at, "digest", message) for at, message in tags(source.value)]
     findings += _duplicates(profiles)
     return findings
 
 
 def _found(source: Source, pointer: str, rule: str, message: str, hint: str = "") -> Finding:
-    return Finding(file=source.file, line=source.line(pointer), rule=rule, message=message, hint=hint)
+    return Finding(file=source.file, line=source.line(pointer), rule=rule, message=message, hint=hint or HINTS[rule])
 
 
 def _duplicates(profiles: Profiles) -> Iterator[Finding]:
@@ -124,7 +127,7 @@ def _step(
     at = f"/steps/{index}"
     if step.kind not in KINDS:
         hint = "use command.exec_allowlisted with a command profile" if step.kind.startswith("command.") else ""
-        hint = hint or f"the kinds are {', '.join(sorted(KINDS))}"
+        hint = hint or nearest(step.kind, KINDS, "the kinds are")
         yield _found(source, f"{at}/kind", "step-kind", f"there is no step kind {step.kind!r} (OP-11, SK-18)", hint)
         return
     yield from _bindings(definition, index, step, source)
@@ -133,7 +136,8 @@ def _step(
         yield from _exec(definition, step, source, at, commands)
     for name, media_type in step.artifacts.items():
         if name not in KINDS[step.kind].outputs:
-            yield _found(source, f"{at}/artifacts/{name}", "artifacts", f"{step.kind} has no output {name!r}")
+            hint = nearest(name, KINDS[step.kind].outputs, "its outputs are")
+            yield _found(source, f"{at}/artifacts/{name}", "artifacts", f"{step.kind} has no output {name!r}", hint)
         if not _MEDIA_TYPE.fullmatch(media_type):
             yield _found(source, f"{at}/artifacts/{name}", "artifacts", f"{media_type!r} is no media type")
     for pointer, rule, message, hint in findings_of_step(definition, step, commands):
@@ -147,13 +151,12 @@ def _step(
 
 
 def _written(definition: Definition, step: StepTemplate, source: Source, at: str) -> Iterator[Finding]:
-    hint = "write somewhere else, or name exactly this file in auto_executed_paths"
     for path in (step.params.get("path"), *files_of(step.params)):
         try:
             check_written(step.kind, path, definition.auto_executed_paths)
         except HostlerError as err:
             at_path = "path" if path is step.params.get("path") else "files"
-            yield _found(source, f"{at}/params/{at_path}", "auto-executed", err.message, hint)
+            yield _found(source, f"{at}/params/{at_path}", "auto-executed", err.message)
 
 
 def _bindings(definition: Definition, index: int, step: StepTemplate, source: Source) -> Iterator[Finding]:
@@ -167,9 +170,11 @@ def _bindings(definition: Definition, index: int, step: StepTemplate, source: So
             hint = "a binding is a whole value: exactly ${inputs.NAME} or ${steps.ID.OUTPUT}"
             yield _found(source, where, "binding", f"{text!r} mixes text and a binding", hint)
         elif found[0] and found[1] not in earlier.get(found[0], ()):
-            yield _found(source, where, "binding", f"no earlier step {found[0]!r} has an output {found[1]!r}")
+            hint = nearest(found[1], earlier[found[0]], "its outputs are") if found[0] in earlier else ""
+            yield _found(source, where, "binding", f"no earlier step {found[0]!r} has an output {found[1]!r}", hint)
         elif not found[0] and found[1] not in inputs:
-            yield _found(source, where, "binding", f"there is no input {found[1]!r}")
+            hint = nearest(found[1], inputs, "the inputs are")
+            yield _found(source, where, "binding", f"there is no input {found[1]!r}", hint)
 
 
 def _params(step: StepTemplate, source: Source, at: str) -> Iterator[Finding]:
@@ -178,10 +183,12 @@ def _params(step: StepTemplate, source: Source, at: str) -> Iterator[Finding]:
     plain = {name: value for name, value in step.params.items() if name not in bound}
     known = {field.encode_name: field for field in msgspec.structs.fields(KINDS[step.kind].params)}
     for name in bound - set(known):
-        yield _found(source, f"{at}/params/{name}", "params", f"{step.kind} has no parameter {name!r}")
+        hint = nearest(name, known, "its parameters are")
+        yield _found(source, f"{at}/params/{name}", "params", f"{step.kind} has no parameter {name!r}", hint)
     missing = [n for n, f in known.items() if f.required and n not in step.params]
     for name in missing:
-        yield _found(source, f"{at}/params", "params", f"{step.kind} needs the parameter {name!r}")
+        hint = f"add {name!r} below params; see docs/steps/{step.kind}.md"
+        yield _found(source, f"{at}/params", "params", f"{step.kind} needs the parameter {name!r}", hint)
     if missing:
         return
     fillers = {name: _any_valid(known[name].type) for name in bound if name in known and known[name].required}
@@ -190,7 +197,8 @@ def _params(step: StepTemplate, source: Source, at: str) -> Iterator[Finding]:
     try:
         convert(plain | fillers, KINDS[step.kind].params, code="invalid_definition", what=f"step {step.id}")
     except HostlerError as err:
-        yield _found(source, f"{at}/params{err.pointer}", "params", err.message)
+        hint = f"see docs/steps/{step.kind}.md for its parameters and an example"
+        yield _found(source, f"{at}/params{err.pointer}", "params", err.message, hint)
 
 
 _FILLERS: tuple[Any, ...] = (
@@ -227,7 +235,8 @@ def _exec(
     if not isinstance(name, str) or reference(name):
         yield _found(source, f"{at}/params/profile", "command-profile", "the command profile must be named outright")
     elif name not in commands:
-        yield _found(source, f"{at}/params/profile", "command-profile", f"there is no command profile {name!r}")
+        hint = nearest(name, commands, "the command profiles are")
+        yield _found(source, f"{at}/params/profile", "command-profile", f"there is no command profile {name!r}", hint)
     else:
         given, wanted = set(step.params.get("args", {})), set(placeholders(commands[name]))
         for missing in sorted(wanted - given):
@@ -241,12 +250,7 @@ def _exec(
 def _command(profile: CommandProfile, source: Source) -> Iterator[Finding]:
     if like := _like_a_kind(profile.id):
         yield _found(source, "/id", "kind-name", f"{like}, which no command profile may have for an id (T10)")
-    program = profile.command.rpartition("/")[2]
-    if not profile.command.startswith("/") or ".." in profile.command.split("/"):
-        yield _found(source, "/command", "command-path", "the executable must be an absolute path (EX-03)")
-    if program in INTERPRETERS or program.rstrip("0123456789.") in INTERPRETERS:
-        message = f"{program} runs other programs or text, which no profile may (EX-06)"
-        yield _found(source, "/command", "interpreter", message, "name the program that does the work")
+    yield from _program(profile, source)
     if "timeout_seconds" not in source.value:
         yield _found(source, "", "timeout", "a command profile must say its timeout_seconds (EX-03)")
     if profile.timeout_seconds <= 0 or profile.retries < 0:
@@ -260,6 +264,17 @@ def _command(profile: CommandProfile, source: Source) -> Iterator[Finding]:
         yield _found(source, pointer, "effects", message, hint)
     for pointer, message in secrets_of_command(profile):
         yield _found(source, pointer, "secrets", message)
+
+
+def _program(profile: CommandProfile, source: Source) -> Iterator[Finding]:
+    program = profile.command.rpartition("/")[2]
+    if not profile.command.startswith("/") or ".." in profile.command.split("/"):
+        yield _found(source, "/command", "command-path", "the executable must be an absolute path (EX-03)")
+    if program in INTERPRETERS or program.rstrip("0123456789.") in INTERPRETERS:
+        message = f"{program} runs other programs or text, which no profile may (EX-06)"
+        yield _found(source, "/command", "interpreter", message)
+    elif shell := shell_of(profile):
+        yield _found(source, "/args", "interpreter", f"an argument hands text to {shell}, which no profile may (EX-06)")
 
 
 def _placeholders(profile: CommandProfile, source: Source) -> Iterator[Finding]:

@@ -20,13 +20,21 @@ def credential_of_step(definition: Definition, index: int, step: StepTemplate) -
     users = step.params.get("for_steps", ())
     for user in users if isinstance(users, list | tuple) else ():
         if user not in later:
-            yield "/params/for_steps", f"{user!r} is no later step of the definition", ""
+            yield (
+                "/params/for_steps",
+                f"{user!r} is no later step of the definition",
+                f"the later steps are {', '.join(sorted(later)) or 'none'}",
+            )
     if step.reusable:
         hint = "a credential ends with its attempt; say 'reusable: false'"
         yield "", f"step {step.id!r} is reusable, and the credential it makes is not", hint
     for each in definition.steps[index + 1 :]:
         if f"steps.{step.id}.handle" in references(each.params) and each.id not in users:
-            yield "/params/for_steps", f"step {each.id!r} uses the credential and is not named here", ""
+            yield (
+                "/params/for_steps",
+                f"step {each.id!r} uses the credential and is not named here",
+                f"add {each.id!r} to for_steps",
+            )
 
 
 def _asked(step: StepTemplate) -> Iterator[Finding]:
@@ -36,7 +44,7 @@ def _asked(step: StepTemplate) -> Iterator[Finding]:
         yield "/params/credential_type", f"there is no credential type {type_name!r}", known
         return
     if any(True for _ in marked(step.params.get("for_steps"))):
-        yield "/params/for_steps", "who may use a credential is named outright", ""
+        yield "/params/for_steps", "who may use a credential is named outright", "write the ids of the steps out"
     bound = list(marked(intent))
     for pointer, text in bound:
         found = reference(text)

@@ -22,6 +22,7 @@ CODES: dict[str, Code] = {
     "unknown_step_kind": Code("InvalidInput", "a definition names a step kind that does not exist", "see docs/steps for the kinds there are"),
     "unknown_credential_type": Code("InvalidInput", "there is no such credential type", "see docs/steps/credential.mint.md for the types there are"),
     "invalid_definition": Code("InvalidInput", "a profile document breaks a rule", "run 'hostler profiles lint' for file, line and rule"),
+    "beyond_scratch_root": Code("InvalidInput", "a rehearsal cannot keep the profile inside its scratch root", "pass --allow-host to let it reach this machine, or plan it on a real node: 'hostler operations plan'"),
     "invalid_yaml": Code("InvalidInput", "a YAML document cannot be read", "mend the line named"),
     "invalid_config": Code("InvalidInput", "a configuration file cannot be used", "mend the key named; nothing was started"),
     "unknown_target": Code("InvalidInput", "the target selector names a node that does not exist", "'hostler nodes list' shows the nodes of your project"),

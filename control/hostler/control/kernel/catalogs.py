@@ -7,6 +7,7 @@ from hostler.base.errors import error
 from hostler.catalog.definition import Definition
 from hostler.catalog.kinds import KINDS
 from hostler.catalog.manifest import Catalog
+from hostler.catalog.shell_text import foreign_params, shell_of
 from hostler.control.kernel import events
 from hostler.control.kernel.commands import Actor, DescribeDefinition, RegisterCatalog, SetDefinitionState
 from hostler.control.kernel.model import Decision, Draft
@@ -27,6 +28,9 @@ def register(draft: Draft, command: RegisterCatalog, catalog: Catalog) -> Decisi
         raise error("catalog_rollback", f"there was a catalog {version} already, with another content")
     for definition in catalog.definitions.values():
         _check_kinds(definition)
+    for profile in catalog.commands.values():
+        if shell := shell_of(profile):
+            raise error("invalid_definition", f"command profile {profile.id} hands text to {shell} (OP-11)")
     added = [ref for ref in catalog.definitions if _add(draft, catalog.definitions[ref], version)]
     digests = [sha256_hex(document) for document in catalog.documents]
     draft.insert(
@@ -58,11 +62,16 @@ def register(draft: Draft, command: RegisterCatalog, catalog: Catalog) -> Decisi
 
 
 def _check_kinds(definition: Definition) -> None:
-    """Raises `unknown_step_kind` for a step that no agent could run: refused, never skipped (SK-18)."""
-    unknown = [step for step in definition.steps if step.kind not in KINDS]
-    if unknown and definition.backend_type == "node_agent":
-        step = unknown[0]
-        raise error("unknown_step_kind", f"step {step.id} of {definition.ref} has the kind {step.kind}, which is none")
+    """Raises `unknown_step_kind` for a step that no agent could run: refused, never skipped (SK-18). No backend has
+    commands but by command profile, and no step takes a script beside its parameters: `invalid_definition` (OP-11).
+    """
+    for step in definition.steps:
+        where = f"step {step.id} of {definition.ref}"
+        if step.kind in KINDS:
+            if foreign := foreign_params(step):
+                raise error("invalid_definition", f"{where}: {step.kind} has no parameter {foreign[0]!r}")
+        elif definition.backend_type == "node_agent" or step.kind.startswith("command."):
+            raise error("unknown_step_kind", f"{where} has the kind {step.kind}, which is none")
 
 
 def _add(draft: Draft, definition: Definition, catalog_version: int) -> bool:
