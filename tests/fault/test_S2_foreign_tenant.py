@@ -17,13 +17,17 @@ import pytest
 from hostler.base.digest import sha256_hex
 from hostler.control.api.authz import ROLES
 from hostler.wire.report import Artifact, LogLine, StepReport, StepStatus, TaskReport, TaskStatus
+from support.allocations import profiles
+from support.builders import definition
 from support.fake_node import FakeNode
 from support.plane import ORG, PROJECT, Plane, operations, plane, submission
 
 pytestmark = pytest.mark.timeout(60)
 RIVAL, LAB = "rival", "lab"
 TENANT_ROLES = tuple(role for role in ROLES if role.startswith(("tenant_", "project_")))
-NAMED = frozenset({"project_id", "tenant_id", "operation_id", "artifact_id", "node_id", "name", "index", "node"})
+NAMED = frozenset(
+    {"project_id", "tenant_id", "operation_id", "artifact_id", "allocation_id", "node_id", "name", "index", "node"}
+)
 OTHER = {"ref": "demo.write@v1", "operation_type": "demo.write"}
 SECRET = "what acme alone may read"
 
@@ -50,10 +54,11 @@ class Houses(NamedTuple):
 @asynccontextmanager
 async def houses(folder: Path) -> AsyncIterator[Houses]:
     async with plane(folder) as control:
-        await control.publish()
+        await control.publish(definition(), *profiles())
         ours = await control.enroll("gpu-a")
         operation_id = await finished(control, ours, PROJECT)
         artifact = (await control.call("GET", f"{operations()}/{operation_id}/artifacts"))["items"][0]
+        lent = await control.call("POST", f"/api/v1/projects/{PROJECT}/allocations", 202, json={"org_id": ORG})
         theirs = await control.enroll("gpu-b", org=RIVAL, project=LAB)
         own = await finished(control, theirs, LAB)
         await control.principal("anna", "project_admin", ORG, PROJECT)
@@ -61,7 +66,7 @@ async def houses(folder: Path) -> AsyncIterator[Houses]:
         clients = {role: await control.principal(f"b-{role}", role, RIVAL, scope) for role, scope in scopes.items()}
         named = {
             "project_id": PROJECT, "tenant_id": ORG, "operation_id": operation_id, "node_id": ours.node_id,
-            "artifact_id": artifact["artifact_id"], "name": "anna", "index": "0", "node": ours.node_id,
+            "artifact_id": artifact["artifact_id"], "allocation_id": lent["allocation_id"], "name": "anna", "index": "0", "node": ours.node_id,
         }  # fmt: skip
         described = (await control.http.get("/openapi.json")).json()
         try:
