@@ -66,7 +66,8 @@ async def houses(folder: Path) -> AsyncIterator[Houses]:
         clients = {role: await control.principal(f"b-{role}", role, RIVAL, scope) for role, scope in scopes.items()}
         named = {
             "project_id": PROJECT, "tenant_id": ORG, "operation_id": operation_id, "node_id": ours.node_id,
-            "artifact_id": artifact["artifact_id"], "allocation_id": lent["allocation_id"], "name": "anna", "index": "0", "node": ours.node_id,
+            "artifact_id": artifact["artifact_id"], "allocation_id": lent["allocation_id"],
+            "name": "anna", "index": "0", "node": ours.node_id,
         }  # fmt: skip
         described = (await control.http.get("/openapi.json")).json()
         try:
