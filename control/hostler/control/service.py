@@ -24,6 +24,7 @@ from hostler.control.identity.oidc import Oidc
 from hostler.control.kernel.model import Settings
 from hostler.control.keys import Keys, load_keys
 from hostler.control.loops import checkpoints, expire, liveness
+from hostler.control.metering import Metering
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.enrolment_service import EnrollmentService
 from hostler.control.rpc.identity import Identities
@@ -89,6 +90,7 @@ async def serve(config: ControlConfig, stop: asyncio.Event | None = None) -> Non
 async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.Event) -> None:
     clock, links, metrics = SystemClock(), Links(), Metrics()
     board = ProgressBoard(clock)
+    engine.watch(Metering(metrics).take)
     trust_domain, cas = keys.trust.keyset.trust_domain, keys.trust.keyset.ca_certificates
     authority = Authority(keys.ca, keys.ca_pem, trust_domain)
     engine.wakes.revoked(lambda node_id: links.close_node(node_id, "revoked", "the node is revoked"))
