@@ -24,7 +24,8 @@ def write(home: Path, **settings: object) -> Path:
     config = prepare(home)
     values = msgspec.to_builtins(config) | settings
     path = home / "control.toml"
-    path.write_text("\n".join(f"{name} = {msgspec.json.encode(value).decode()}" for name, value in values.items()))
+    said = {name: value for name, value in values.items() if value is not None}  # TOML has no null
+    path.write_text("\n".join(f"{name} = {msgspec.json.encode(value).decode()}" for name, value in said.items()))
     path.chmod(0o600)
     return path
 

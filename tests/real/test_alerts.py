@@ -19,6 +19,7 @@ VERIFY = 'hostler_steps_finished_total{step_kind="cluster.verify",status="failed
 UPGRADE = 'hostler_events_total{type="agent.upgrade.failed"}'
 ROLLBACK = 'hostler_events_total{type="agent.rollback.completed"}'
 DENIED = 'credential_mint_denied_total{reason="mint_not_bound"}'
+PARKED = 'hostler_webhook_deliveries_total{result="parked"}'
 NO_MINTER = 'credential_mint_denied_total{reason="no_minter"}'
 
 # (alert, series and their values minute by minute, labels of what fires)
@@ -36,6 +37,7 @@ FIRES: list[tuple[str, dict[str, str], list[dict[str, str]]]] = [
         {ROLLBACK: "0x20 3 3x20"},
         [{"severity": "critical", "type": "agent.rollback.completed"}],
     ),
+    ("HostlerWebhookParked", {PARKED: "0x30 1x12"}, [{"severity": "warning", "result": "parked"}]),
     ("HostlerCredentialDenied", {DENIED: "0x34 1x8"}, [{"severity": "critical", "reason": "mint_not_bound"}]),
     ("HostlerMinterFailing", {NO_MINTER: "0x30 0+1x12"}, [{"severity": "warning", "reason": "no_minter"}]),
 ]
@@ -50,6 +52,7 @@ SILENT: list[tuple[str, dict[str, str]]] = [
     ("HostlerBootstrapVerifyFailing", {VERIFY.replace("failed", "succeeded"): "0+5x40"}),
     ("HostlerAgentUpgradeFailing", {UPGRADE: "0x20 1 1x20", ROLLBACK: "0x20 1 1x20"}),
     ("HostlerAgentUpgradeFailing", {UPGRADE.replace("failed", "completed"): "0+10x40"}),
+    ("HostlerWebhookParked", {PARKED: "3x42", PARKED.replace("parked", "failed"): "0+1x42"}),
     ("HostlerCredentialDenied", {DENIED: "7x40", NO_MINTER: "0+1x40"}),
     ("HostlerMinterFailing", {NO_MINTER: "0x30 1 2 2x10", DENIED: "0+1x40"}),
 ]

@@ -14,6 +14,7 @@ NAMES = {
     "tenant_id": "acme",
     "operation_type": "demo.write",
     "artifact_id": "art_0",
+    "webhook_id": "whk_x",
 }
 
 

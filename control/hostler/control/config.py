@@ -11,6 +11,7 @@ from hostler.base.errors import error
 from hostler.control.credentials.config import MinterConfig
 from hostler.control.identity.settings import OidcSettings
 from hostler.control.identity.settings import check as check_oidc
+from hostler.control.webhooks.destination import networks
 
 _LISTEN = r"(?:[A-Za-z0-9.-]+|\[[0-9a-f:]+\]):[0-9]{1,5}"
 Listen = Annotated[str, msgspec.Meta(pattern=rf"^{_LISTEN}$(?!\n)")]
@@ -31,6 +32,9 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     recovery_days: how long after its certificate ran out a node may come back with its enrolled key alone.
     checkpoint_seconds: how often a checkpoint over all receipt chains is made, if one has grown.
     oidc: whose tokens for people are believed besides our own.
+    webhook_allowed_networks: where webhooks may go besides public addresses, such as 10.20.0.0/16.
+    webhook_ca_file: a CA besides the system's that receivers of webhooks may have their certificates from.
+    webhook_park_hours: how long an event is tried at a receiver that does not take it.
     """
 
     cluster_id: str = "main"
@@ -50,6 +54,9 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     certificate_seconds: Annotated[int, msgspec.Meta(ge=60)] = 86_400
     recovery_days: Annotated[int, msgspec.Meta(ge=0, le=3650)] = 180
     oidc: OidcSettings | None = None
+    webhook_allowed_networks: tuple[str, ...] = ()
+    webhook_ca_file: str = ""
+    webhook_park_hours: Annotated[int, msgspec.Meta(ge=1, le=720)] = 24
     log_format: Literal["auto", "json", "pretty"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -67,6 +74,7 @@ def load(path: Path) -> ControlConfig:
     config = load_config(path, ControlConfig)
     if config.oidc is not None:
         check_oidc(config.oidc)
+    networks(config.webhook_allowed_networks)
     host, _ = split(config.http_listen)
     has_tls = bool(config.http_tls_certificate and config.http_tls_key)
     if not has_tls and not _is_loopback(host):

@@ -54,5 +54,9 @@ class Metrics:
             "hostler_step_seconds", "How long steps took", ("step_kind",), buckets=_STEP_SECONDS, registry=registry
         )
 
+        self.webhook_deliveries = Counter(
+            "hostler_webhook_deliveries", "Attempts to tell receivers of events", ("result",), registry=registry
+        )
+
     def text(self) -> bytes:
         return generate_latest(self.registry)

@@ -24,6 +24,7 @@ from hostler.control.identity.oidc import Oidc
 from hostler.control.kernel.model import Settings
 from hostler.control.keys import Keys, load_keys
 from hostler.control.loops import checkpoints, expire, liveness
+from hostler.control.loops.webhooks import Pace, Webhooks
 from hostler.control.metering import Metering
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.enrolment_service import EnrollmentService
@@ -32,6 +33,9 @@ from hostler.control.rpc.link import Links
 from hostler.control.rpc.node_service import NodeService
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.control.rpc.server import enrolment_server, node_server
+from hostler.control.webhooks.destination import Destinations, networks
+from hostler.control.webhooks.send import Sender
+from hostler.control.webhooks.signing import WebhookKey
 from hostler.pki.authority import Authority
 
 _log = get_logger("hostler.control.service")
@@ -115,7 +119,14 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
     reader = engine.reader
     oidc = Oidc(config.oidc) if config.oidc else None
     authenticator, projects = Authenticator(reader.principal, oidc), Projects(reader.org_of_project)
-    parts = Parts(engine, board, authenticator, projects, links, bundles, metrics)
+    sender = Sender(
+        WebhookKey(config.keys / "webhook.key"),
+        Destinations(networks(config.webhook_allowed_networks)),
+        clock,
+        config.webhook_ca_file,
+    )
+    webhooks = Webhooks(engine, sender, metrics, Pace(park_s=config.webhook_park_hours * 3600))
+    parts = Parts(engine, board, authenticator, projects, links, bundles, metrics, sender)
     http = [_http_server(config, parts)]
     if config.internal_listen:
         http.append(_Http(internal_server(config, keys, internal.make_app(identities, mints))))
@@ -129,6 +140,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
             by_time = (
                 group.create_task(expire.run(engine)),
                 group.create_task(checkpoints.run(engine, config.checkpoint_seconds)),
+                group.create_task(webhooks.run()),
                 group.create_task(liveness.run(nodes.sweep, config.heartbeat_seconds)),
             )
             await stop.wait()

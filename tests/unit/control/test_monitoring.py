@@ -51,7 +51,13 @@ def test_OB_03_what_rules_and_dashboard_ask_for_is_exported(where, name, labels)
     assert name in known, f"{where} asks for {name}"
     for label, is_pattern, value in LABEL.findall(labels):
         assert label in known[name]
-        values = {"type": {*EVENT_TYPES, *COMING}, "step_kind": KINDS, "reason": CODES, "status": STEP_ENDS}[label]
+        values = {
+            "type": {*EVENT_TYPES, *COMING},
+            "step_kind": KINDS,
+            "reason": CODES,
+            "status": STEP_ENDS,
+            "result": {"delivered", "failed", "parked"},
+        }[label]
         assert any(re.fullmatch(value, each) if is_pattern else each == value for each in values), (where, value)
 
 

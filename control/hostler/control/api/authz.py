@@ -32,6 +32,8 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "policies.tenant": frozenset({PLATFORM, TENANT}),
     "policies.project": frozenset({PLATFORM, TENANT}),
     "policies.read": _READ,
+    "webhooks.admin": frozenset({PLATFORM}),
+    "webhooks.project": frozenset({PLATFORM, TENANT, ADMIN}),
     "trust.admin": frozenset({PLATFORM}),
     "audit.admin": frozenset({PLATFORM, AUDITOR}),
     "audit.witness": frozenset({PLATFORM, AUDITOR}),

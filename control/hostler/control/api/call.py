@@ -16,6 +16,7 @@ from hostler.control.metrics import Metrics
 from hostler.control.rpc.link import Links
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.control.store.records import OperationView
+from hostler.control.webhooks.send import Sender
 
 T = TypeVar("T")
 MAX_BODY = 1 << 20
@@ -33,6 +34,7 @@ class Parts:
     links: Links
     bundles: Bundles
     metrics: Metrics
+    webhooks: Sender
 
 
 @dataclass

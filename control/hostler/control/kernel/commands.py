@@ -9,20 +9,18 @@ from typing import Any
 import msgspec
 
 from hostler.catalog.policy import PolicyOverlay
+from hostler.control.kernel.actors import Actor as Actor  # noqa: PLC0414 - part of this table
+from hostler.control.kernel.webhook_commands import (
+    CreateWebhook,
+    DeleteWebhook,
+    EnableWebhook,
+    RecordDelivery,
+    TryWebhook,
+)
 from hostler.wire.mint import MintRequest
 from hostler.wire.node import Hello
 from hostler.wire.report import Report
 from hostler.wire.task import TaskMode
-
-
-class Actor(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks. `node` actors speak over mTLS, `user` actors with a bearer token."""
-
-    kind: str  # user | node | system
-    name: str
-    role: str = ""  # platform_admin, tenant_admin, project_admin, project_member, project_viewer, auditor
-    org_id: str = ""
-    project_id: str = ""
 
 
 class TargetSelector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -384,4 +382,9 @@ Command = (
     | RecordCountersignature
     | AuthorizeMint
     | RecordMint
+    | CreateWebhook
+    | DeleteWebhook
+    | EnableWebhook
+    | TryWebhook
+    | RecordDelivery
 )

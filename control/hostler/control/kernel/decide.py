@@ -19,6 +19,8 @@ from hostler.control.kernel import (
     put_policy,
     sessions,
     submit,
+    webhook_commands,
+    webhooks,
 )
 from hostler.control.kernel.model import Decision, Draft, Ids, Settings, View
 from hostler.pki.keyset import Keyset
@@ -52,6 +54,11 @@ HANDLERS: dict[type, Handler] = {
     commands.AuthorizeMint: credentials.authorize,
     commands.RecordMint: credentials.record,
     commands.RecordCountersignature: checkpoints.record_countersignature,
+    webhook_commands.CreateWebhook: webhooks.create,
+    webhook_commands.DeleteWebhook: webhooks.delete,
+    webhook_commands.EnableWebhook: webhooks.enable,
+    webhook_commands.TryWebhook: webhooks.try_out,
+    webhook_commands.RecordDelivery: webhooks.record,
 }
 
 

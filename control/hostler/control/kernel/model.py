@@ -33,6 +33,7 @@ from hostler.control.kernel.rows import (
     TokenRow,
 )
 from hostler.control.kernel.trust_rows import KeysetRow
+from hostler.control.kernel.webhook_rows import WebhookCursorRow, WebhookRow
 from hostler.wire.task import Policy
 
 R = TypeVar("R", bound=Row)
@@ -60,6 +61,8 @@ KEYED: tuple[type[Row], ...] = (
     RunnerKeyRow,
     MintRow,
     PolicyRow,
+    WebhookRow,
+    WebhookCursorRow,
 )
 KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
 
@@ -124,6 +127,8 @@ class View(Protocol):
     def latest_checkpoint(self) -> CheckpointRow | None: ...
 
     def policies(self) -> Mapping[tuple[str, str, str], PolicyRow]: ...
+
+    def webhooks(self) -> Iterable[WebhookRow]: ...
 
     def in_flight(self, operation_type: str, scope: str, scope_id: str) -> int: ...
 

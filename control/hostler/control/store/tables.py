@@ -11,6 +11,7 @@ from hostler.control.kernel.artifacts import ArtifactRow
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import Row
 from hostler.control.kernel.trust_rows import KeysetRow
+from hostler.control.kernel.webhook_rows import WebhookCursorRow, WebhookRow
 
 NAMES: dict[type[Row], str] = {
     rows.MetaRow: "meta",
@@ -39,6 +40,8 @@ NAMES: dict[type[Row], str] = {
     credential_rows.RunnerKeyRow: "runner_keys",
     credential_rows.MintRow: "credential_mints",
     PolicyRow: "operation_policy_overrides",
+    WebhookRow: "webhooks",
+    WebhookCursorRow: "webhook_cursors",
 }
 
 
