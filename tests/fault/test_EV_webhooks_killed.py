@@ -66,3 +66,7 @@ def test_EV_10_a_kill_in_mid_delivery_loses_no_event_and_changes_no_order(house:
     shown = house.cli("webhooks", "list", "--output", "json")
     assert url in shown
     assert secret.read_text() not in shown
+    (webhook_id,) = [item["webhook_id"] for item in house.client.pages(f"/api/v1/projects/{PROJECT}/webhooks")]
+    assert "took event" in house.cli("webhooks", "test", webhook_id)
+    assert hook.taken[-1]["type"] == "webhook.test"
+    assert "removed" in house.cli("webhooks", "remove", webhook_id)

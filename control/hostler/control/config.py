@@ -34,6 +34,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     oidc: whose tokens for people are believed besides our own.
     webhook_allowed_networks: where webhooks may go besides public addresses, such as 10.20.0.0/16.
     webhook_ca_file: a CA besides the system's that receivers of webhooks may have their certificates from.
+    telemetry_endpoint: where traces go, OTLP over HTTP; "" for nowhere. Needs the extra `telemetry`.
     webhook_park_hours: how long an event is tried at a receiver that does not take it.
     """
 
@@ -56,6 +57,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     oidc: OidcSettings | None = None
     webhook_allowed_networks: tuple[str, ...] = ()
     webhook_ca_file: str = ""
+    telemetry_endpoint: Annotated[str, msgspec.Meta(pattern=r"^(?:https?://[^\s]{1,500})?$(?!\n)")] = ""
     webhook_park_hours: Annotated[int, msgspec.Meta(ge=1, le=720)] = 24
     log_format: Literal["auto", "json", "pretty"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
