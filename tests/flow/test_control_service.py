@@ -24,7 +24,7 @@ def write(home: Path, **settings: object) -> Path:
     config = prepare(home)
     values = msgspec.to_builtins(config) | settings
     path = home / "control.toml"
-    flat = {name: value for name, value in values.items() if not isinstance(value, dict)}
+    flat = {name: value for name, value in values.items() if value is not None and not isinstance(value, dict)}
     path.write_text("\n".join(f"{name} = {msgspec.json.encode(value).decode()}" for name, value in flat.items()))
     path.chmod(0o600)
     return path

@@ -30,6 +30,8 @@ def house() -> Iterator[House]:
     with open_house() as made:
         made.serve()
         made.enrol("a")
+        config = made.home / "a" / "agent.toml"
+        config.write_text(f'observe_socket = "{made.home}/a/observe.sock"\n{config.read_text()}')
         made.start("a")
         yield made
 
@@ -244,3 +246,14 @@ def test_AZ_06_S3_a_policy_is_set_explained_and_felt_through_the_command_line(ho
     house.cli("policy", "set", "node.smoke.noop", "timeout_seconds=")
     house.cli("policy", "set", "*", "--tenant", ORG, "timeout_seconds=", "require_signature_verification=")
     assert "says nothing" in house.cli("policy", "get", "*", "--tenant", ORG)
+
+
+def test_OB_04_both_sides_can_be_scraped(house: House) -> None:
+    house.finished(house.submit("node.smoke.noop@v1"))
+    ours = house.client.raw("/metrics").decode()
+    assert 'hostler_operations_finished_total{status="succeeded"}' in ours
+    assert 'hostler_webhook_deliveries_total{result="delivered"} 0.0' in ours
+    transport = httpx.HTTPTransport(uds=str(house.home / "a" / "observe.sock"))
+    with httpx.Client(transport=transport, base_url="http://node") as node:
+        assert "hostler_agent_connected 1\n" in node.get("/metrics").text
+        assert node.get("/health").json() == {"status": "ok"}

@@ -18,6 +18,9 @@ from hostler.control.kernel.commands import CreatePrincipal
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.link import Links
 from hostler.control.rpc.progress import ProgressBoard
+from hostler.control.webhooks.destination import Destinations
+from hostler.control.webhooks.send import Sender
+from hostler.control.webhooks.signing import WebhookKey
 from support.control import ADMIN, Fleet, FrozenClock, fleet_in
 from support.keys import DOMAIN, NOW, YEAR_MS
 
@@ -64,5 +67,6 @@ async def api_in(directory: Path, clock: FrozenClock | None = None) -> AsyncIter
         bundles = Bundles(DOMAIN, lambda: [fleet.keys.keyset()])
         reader = fleet.engine.reader
         authenticator, projects = Authenticator(reader.principal), Projects(reader.org_of_project)
-        parts = Parts(fleet.engine, board, authenticator, projects, Links(), bundles, Metrics())
+        sender = Sender(WebhookKey(directory / "webhook.key"), Destinations(), fleet.clock)
+        parts = Parts(fleet.engine, board, authenticator, projects, Links(), bundles, Metrics(), sender)
         yield Api(fleet, parts, make_app(parts, "test"))

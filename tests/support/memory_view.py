@@ -24,6 +24,7 @@ from hostler.control.kernel.rows import (
     StepRow,
     TaskRow,
 )
+from hostler.control.kernel.webhook_rows import WebhookRow
 from hostler.wire.task import Policy
 from support.builders import definition
 from support.control import CountingIds
@@ -100,6 +101,9 @@ class MemoryView:
 
     def policies(self) -> Any:
         return self.rows[PolicyRow]
+
+    def webhooks(self) -> list[WebhookRow]:
+        return [row for row in self._where(WebhookRow) if row.state != "deleted"]
 
     def in_flight(self, operation_type: str, scope: str, scope_id: str) -> int:
         column = {"global": {}, "tenant": {"org_id": scope_id}, "project": {"project_id": scope_id}}[scope]

@@ -15,6 +15,7 @@ NAMES = {
     "operation_type": "demo.write",
     "artifact_id": "art_0",
     "allocation_id": "alc_x",
+    "webhook_id": "whk_x",
 }
 
 

@@ -50,6 +50,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     parallel_tasks: how many tasks run at once.
     session_user: whom the network-facing process runs as when the agent is root; never root.
     log_format: auto, json or pretty.
+    observe_socket: path of a Unix socket for /metrics and /health; "" for none.
     """
 
     control: Control
@@ -61,6 +62,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     log_format: Literal["auto", "json", "pretty"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     stop_grace_seconds: float = 10.0
+    observe_socket: str = ""
     files: Files = Files()
     fetch: FetchSettings = FetchSettings()
     authority: LocalAuthority = LocalAuthority()

@@ -7,6 +7,7 @@
 | `Pipeline.run` | inbox, open tasks of the journal | running tasks, refusals, acceptances |
 | `Renewal.run` | the clock | a new certificate, a new link |
 | `CapabilityWatch.run` | the kernel's word of new and gone entries | a heartbeat when the node changed |
+| `Observer.run` | requests on a Unix socket, where one is configured | `/metrics` and `/health` |
 | `_housekeeping` | journal health, watchdog | `status.json`, a heartbeat when health changed |
 """
 
@@ -16,6 +17,7 @@ import random
 import secrets
 import signal
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -30,6 +32,7 @@ from hostler.agent.lifecycle.mints import Mints
 from hostler.agent.lifecycle.provision import resolver_folder
 from hostler.agent.lifecycle.renew import Renewal
 from hostler.agent.lifecycle.trust import Trusted
+from hostler.agent.observe import Observer
 from hostler.agent.outside.frames import Tls
 from hostler.agent.outside.outside import Outside
 from hostler.agent.outside.spawn import Child, Listener
@@ -155,6 +158,9 @@ class Daemon:
                     self._housekeeping,
                 )
             ]
+            if self.config.observe_socket:
+                observer = Observer(Path(self.config.observe_socket), self._status)
+                running.append(group.create_task(observer.run()))
             await stop.wait()
             systemd.notify("STOPPING=1")
             await self._finish_running()
@@ -188,8 +194,8 @@ class Daemon:
         self._write_status()
         self.outgoing.beat_now()
 
-    def _write_status(self) -> None:
-        status = {
+    def _status(self) -> dict[str, Any]:
+        return {
             "node_id": self.me.node_id,
             "version": __version__,
             "pid": os.getpid(),
@@ -209,10 +215,12 @@ class Daemon:
             "keyset_version": self.trusted.store.keyset.version,
             "certificate_expires_ms": self.renewal.current.facts.not_after_ms,
         }
+
+    def _write_status(self) -> None:
         path = self.config.state / "status.json"
         scratch = path.with_suffix(".new")
         try:
-            scratch.write_bytes(msgspec.json.encode(status))
+            scratch.write_bytes(msgspec.json.encode(self._status()))
             scratch.replace(path)
         except OSError as err:
             _log.warning("status.not_written", error=err)

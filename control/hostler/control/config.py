@@ -12,6 +12,7 @@ from hostler.control.credentials.config import MinterConfig
 from hostler.control.identity.settings import OidcSettings
 from hostler.control.identity.settings import check as check_oidc
 from hostler.control.kernel.allocation_settings import FAMILIES, LINK_ORDER, AllocationSettings
+from hostler.control.webhooks.destination import networks
 
 _DEFAULTS = AllocationSettings()
 Ref = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9_.]+@v[0-9]+$(?!\n)")]
@@ -77,6 +78,10 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     allocations: the chain of an allocation's node, and its limits.
     checkpoint_seconds: how often a checkpoint over all receipt chains is made, if one has grown.
     oidc: whose tokens for people are believed besides our own.
+    webhook_allowed_networks: where webhooks may go besides public addresses, such as 10.20.0.0/16.
+    webhook_ca_file: a CA besides the system's that receivers of webhooks may have their certificates from.
+    telemetry_endpoint: where traces go, OTLP over HTTP; "" for nowhere. Needs the extra `telemetry`.
+    webhook_park_hours: how long an event is tried at a receiver that does not take it.
     """
 
     cluster_id: str = "main"
@@ -96,6 +101,10 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     certificate_seconds: Annotated[int, msgspec.Meta(ge=60)] = 86_400
     recovery_days: Annotated[int, msgspec.Meta(ge=0, le=3650)] = 180
     oidc: OidcSettings | None = None
+    webhook_allowed_networks: tuple[str, ...] = ()
+    webhook_ca_file: str = ""
+    telemetry_endpoint: Annotated[str, msgspec.Meta(pattern=r"^(?:https?://[^\s]{1,500})?$(?!\n)")] = ""
+    webhook_park_hours: Annotated[int, msgspec.Meta(ge=1, le=720)] = 24
     log_format: Literal["auto", "json", "pretty"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     allocations: Allocations = Allocations()
@@ -115,6 +124,7 @@ def load(path: Path) -> ControlConfig:
     if config.oidc is not None:
         check_oidc(config.oidc)
     _check_families(path, config.allocations.settings())
+    networks(config.webhook_allowed_networks)
     host, _ = split(config.http_listen)
     has_tls = bool(config.http_tls_certificate and config.http_tls_key)
     if not has_tls and not _is_loopback(host):

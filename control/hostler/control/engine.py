@@ -8,6 +8,7 @@ Everything a command needs and changes happens between one BEGIN and one COMMIT,
 
 import os
 import secrets
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from hostler.control.kernel.rows import (
     AttemptRow,
     CatalogRow,
     DefinitionRow,
+    EventRow,
     MetaRow,
     OperationRow,
     Row,
@@ -58,6 +60,7 @@ class News(NamedTuple):
     new_catalog: bool
     new_keyset: bytes = b""
     scheduling: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
+    events: Sequence[EventRow] = ()
 
 
 class SystemIds:
@@ -126,6 +129,7 @@ class Engine:
         self._settings = msgspec.structs.replace(self._settings, control_epoch=self._epoch)
         self._cluster_id = ""
         self.wakes = Wakes()
+        self._watchers: list[Callable[[Sequence[EventRow]], None]] = []
         self.reader = Reader(store_path, clock)
         self._writer = Writer(self._db, self._work, self._applier.flush, self._forget, self._publish)
 
@@ -196,6 +200,10 @@ class Engine:
         """The key that signs what is sealed now."""
         return self._signer.public.key_id
 
+    def watch(self, watcher: Callable[[Sequence[EventRow]], None]) -> None:
+        """Calls it on the loop with the events of every committed command. It must neither wait nor raise."""
+        self._watchers.append(watcher)
+
     async def close(self) -> None:
         """Finishes what was asked for."""
         await self._writer.close()
@@ -230,7 +238,13 @@ class Engine:
         topics = self._applier.add(decision)
         keyset = command.keyset if isinstance(command, PublishKeyset) and KeysetRow in decision.inserts else b""
         news = News(
-            topics, decision.wake, decision.revoked, CatalogRow in decision.inserts, keyset, decision.scheduling
+            topics=topics,
+            wake=decision.wake,
+            revoked=decision.revoked,
+            new_catalog=CatalogRow in decision.inserts,
+            new_keyset=keyset,
+            scheduling=decision.scheduling,
+            events=decision.events,
         )
         return Done(decision.result, decision.refusal, news)
 
@@ -301,6 +315,9 @@ class Engine:
                 self.published.take(each.new_keyset, self.clock.now_ms())
         if any(each.new_catalog or each.new_keyset for each in news):
             self.wakes.publish_all_nodes()
+        for watcher in self._watchers:
+            for each in news:
+                watcher(each.events)
 
 
 class _Rows:

@@ -4,6 +4,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+_STEP_SECONDS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14_400)
 
 
 class Metrics:
@@ -40,6 +41,21 @@ class Metrics:
         )
         self.unwitnessed = Gauge(
             "hostler_audit_unwitnessed_checkpoints", "Checkpoints that no witness has seen yet", registry=registry
+        )
+
+        self.events = Counter("hostler_events", "Events written to the log", ("type",), registry=registry)
+        self.operations = Counter(
+            "hostler_operations_finished", "Attempts of operations that ended", ("status",), registry=registry
+        )
+        self.steps = Counter(
+            "hostler_steps_finished", "Steps that ended on a node", ("step_kind", "status"), registry=registry
+        )
+        self.step_seconds = Histogram(
+            "hostler_step_seconds", "How long steps took", ("step_kind",), buckets=_STEP_SECONDS, registry=registry
+        )
+
+        self.webhook_deliveries = Counter(
+            "hostler_webhook_deliveries", "Attempts to tell receivers of events", ("result",), registry=registry
         )
 
     def text(self) -> bytes:

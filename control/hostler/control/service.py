@@ -24,6 +24,9 @@ from hostler.control.identity.oidc import Oidc
 from hostler.control.kernel.model import Settings
 from hostler.control.keys import Keys, load_keys
 from hostler.control.loops import checkpoints, expire, liveness
+from hostler.control.loops.traces import Traces
+from hostler.control.loops.webhooks import Pace, Webhooks
+from hostler.control.metering import Metering
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.enrolment_service import EnrollmentService
 from hostler.control.rpc.identity import Identities
@@ -31,6 +34,10 @@ from hostler.control.rpc.link import Links
 from hostler.control.rpc.node_service import NodeService
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.control.rpc.server import enrolment_server, node_server
+from hostler.control.telemetry import open_telemetry
+from hostler.control.webhooks.destination import Destinations, networks
+from hostler.control.webhooks.send import Sender
+from hostler.control.webhooks.signing import WebhookKey
 from hostler.pki.authority import Authority
 
 _log = get_logger("hostler.control.service")
@@ -90,6 +97,7 @@ async def serve(config: ControlConfig, stop: asyncio.Event | None = None) -> Non
 async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.Event) -> None:
     clock, links, metrics = SystemClock(), Links(), Metrics()
     board = ProgressBoard(clock)
+    engine.watch(Metering(metrics).take)
     trust_domain, cas = keys.trust.keyset.trust_domain, keys.trust.keyset.ca_certificates
     authority = Authority(keys.ca, keys.ca_pem, trust_domain)
     engine.wakes.revoked(lambda node_id: links.close_node(node_id, "revoked", "the node is revoked"))
@@ -114,7 +122,18 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
     reader = engine.reader
     oidc = Oidc(config.oidc) if config.oidc else None
     authenticator, projects = Authenticator(reader.principal, oidc), Projects(reader.org_of_project)
-    parts = Parts(engine, board, authenticator, projects, links, bundles, metrics)
+    telemetry = open_telemetry(config.telemetry_endpoint)
+    sender = Sender(
+        WebhookKey(config.keys / "webhook.key"),
+        Destinations(networks(config.webhook_allowed_networks)),
+        clock,
+        config.webhook_ca_file,
+    )
+    webhooks = Webhooks(engine, sender, metrics, Pace(park_s=config.webhook_park_hours * 3600))
+    parts = Parts(engine, board, authenticator, projects, links, bundles, metrics, sender, telemetry)
+    traces = Traces(engine, telemetry) if telemetry else None
+    if traces:
+        engine.watch(traces.take)
     http = [_http_server(config, parts)]
     if config.internal_listen:
         http.append(_Http(internal_server(config, keys, internal.make_app(identities, mints))))
@@ -125,11 +144,14 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         _log.info("control.started", http=config.http_listen, node=config.node_listen, enroll=config.enroll_listen)
         async with asyncio.TaskGroup() as group:
             serving = [group.create_task(_serve_http(each, stop)) for each in http]
-            by_time = (
+            by_time = [
                 group.create_task(expire.run(engine)),
                 group.create_task(checkpoints.run(engine, config.checkpoint_seconds)),
+                group.create_task(webhooks.run()),
                 group.create_task(liveness.run(nodes.sweep, config.heartbeat_seconds)),
-            )
+            ]
+            if traces:
+                by_time.append(group.create_task(traces.run()))
             await stop.wait()
             links.close_all()
             for each in http:
@@ -138,8 +160,12 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
                 loop.cancel()
             await asyncio.gather(node_grpc.stop(_GRACE_S), enrol_grpc.stop(_GRACE_S))
             await asyncio.gather(*serving)
+        if traces:
+            await traces.drain()
     finally:
         await asyncio.gather(node_grpc.stop(None), enrol_grpc.stop(None))
+        if telemetry:
+            await asyncio.to_thread(telemetry.close)
     _log.info("control.stopped")
 
 

@@ -69,18 +69,25 @@ class _Edge:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         started = time.perf_counter()
-        response = await self._answer(Request(scope, receive, send))
+        response = await self._traced(Request(scope, receive, send))
         self._seconds.observe(time.perf_counter() - started)
         self._parts.metrics.requests.labels(self._route.name, str(response.status_code)).inc()
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _traced(self, request: Request) -> Response:
+        given = request.headers.get("traceparent", "")[:64]
+        if self._parts.telemetry is None:
+            return await self._answer(request, given)
+        with self._parts.telemetry.span(f"api {self._route.name}", given) as traceparent:
+            return await self._answer(request, traceparent)
+
+    async def _answer(self, request: Request, traceparent: str) -> Response:
         correlation_id = _correlation(request, self._parts)
         call: Call | None = None
         try:
             try:
                 principal = await self._parts.authenticator.of(request.headers.get("authorization", ""))
-                call = Call(request, self._parts, principal, correlation_id)
+                call = Call(request, self._parts, principal, correlation_id, traceparent)
                 return _response(await self._handle(call))
             except HostlerError as err:
                 await self._refused(call, err, correlation_id)

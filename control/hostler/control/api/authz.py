@@ -37,6 +37,8 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "allocations.release": frozenset({PLATFORM, TENANT, ADMIN}),
     "allocations.admin": frozenset({PLATFORM}),
     "quarantine.admin": frozenset({PLATFORM}),
+    "webhooks.admin": frozenset({PLATFORM}),
+    "webhooks.project": frozenset({PLATFORM, TENANT, ADMIN}),
     "trust.admin": frozenset({PLATFORM}),
     "audit.admin": frozenset({PLATFORM, AUDITOR}),
     "audit.witness": frozenset({PLATFORM, AUDITOR}),

@@ -115,6 +115,34 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
     applies_to_every_type: bool
 
 
+class NewWebhook(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Attributes:
+    url: https; public, unless the control plane's configuration names its network.
+    types: event types such as `operation.failed`, and families such as `node`; none for all of the scope.
+    """
+
+    url: Annotated[str, msgspec.Meta(min_length=1, max_length=2048)]
+    types: Annotated[tuple[str, ...], msgspec.Meta(max_length=50)] = ()
+
+
+class WebhookMade(msgspec.Struct, frozen=True):
+    """`secret` is shown this once; it is what the receiver verifies `webhook-signature` with."""
+
+    webhook_id: str
+    secret: str
+
+
+class WebhookRef(msgspec.Struct, frozen=True):
+    webhook_id: str
+
+
+class WebhookTried(msgspec.Struct, frozen=True):
+    """`event_id` is the webhook.test event: it has been taken when the webhook's `position` is there."""
+
+    webhook_id: str
+    event_id: int
+
+
 class NodeState(msgspec.Struct, frozen=True):
     node_id: str
     state: str

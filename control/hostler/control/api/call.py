@@ -16,6 +16,8 @@ from hostler.control.metrics import Metrics
 from hostler.control.rpc.link import Links
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.control.store.records import OperationView
+from hostler.control.telemetry import Telemetry
+from hostler.control.webhooks.send import Sender
 
 T = TypeVar("T")
 MAX_BODY = 1 << 20
@@ -33,11 +35,14 @@ class Parts:
     links: Links
     bundles: Bundles
     metrics: Metrics
+    webhooks: Sender
+    telemetry: Telemetry | None = None
 
 
 @dataclass
 class Call:
     """Attributes:
+    traceparent: what the request is a part of: the caller's, or this request's own span.
     reached_engine: a command was made of the call, so the engine's audit has it, whatever came of it.
     """
 
@@ -45,6 +50,7 @@ class Call:
     parts: Parts
     principal: Caller
     correlation_id: str
+    traceparent: str = ""
     reached_engine: bool = field(default=False, init=False)
 
     @property
@@ -53,7 +59,10 @@ class Call:
 
     async def execute(self, command: Command) -> Any:
         self.reached_engine = True
-        return await self.engine.execute(command)
+        if self.parts.telemetry is None:
+            return await self.engine.execute(command)
+        with self.parts.telemetry.span(f"store {type(command).__name__}", self.traceparent):
+            return await self.engine.execute(command)
 
     async def is_still_welcome(self) -> bool:
         """Whether the token that opened a stream still names the same principal."""

@@ -10,6 +10,7 @@ from hostler.control.api.policy_table import POLICY_ROUTES
 from hostler.control.api.principal import Caller
 from hostler.control.api.route import Route
 from hostler.control.api.routes import artifacts, audit, definitions, nodes, operations, principals, trust
+from hostler.control.api.webhook_table import WEBHOOK_ROUTES
 from hostler.control.store import records
 from hostler.pki.bundle import Bundle
 from hostler.pki.checkpoint import CheckpointPage
@@ -307,4 +308,5 @@ ROUTES: tuple[Route, ...] = (
     *POLICY_ROUTES,
     *EVENT_ROUTES,
     *ALLOCATION_ROUTES,
+    *WEBHOOK_ROUTES,
 )

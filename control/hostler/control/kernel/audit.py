@@ -1,7 +1,7 @@
 """The audit line of a mutation that was refused (SE-02, I5)."""
 
 from hostler.base.errors import HostlerError, error
-from hostler.control.kernel import allocation_commands, commands
+from hostler.control.kernel import allocation_commands, commands, webhook_commands
 from hostler.control.kernel.commands import Actor, RecordRefusal
 from hostler.control.kernel.events import refused_event
 from hostler.control.kernel.model import Decision, Draft
@@ -36,6 +36,10 @@ _ACTIONS: dict[type, tuple[str, str, str]] = {
     allocation_commands.CordonNode: ("node.cordon", "node_id", "nodes"),
     allocation_commands.CloseBreaker: ("quarantine.close_breaker", "", "quarantine"),
     commands.RecordCountersignature: ("checkpoint.countersign", "index", "checkpoints"),
+    webhook_commands.CreateWebhook: ("webhook.create", "", "webhooks"),
+    webhook_commands.DeleteWebhook: ("webhook.delete", "webhook_id", "webhooks"),
+    webhook_commands.EnableWebhook: ("webhook.enable", "webhook_id", "webhooks"),
+    webhook_commands.TryWebhook: ("webhook.test", "webhook_id", "webhooks"),
 }
 
 
@@ -60,8 +64,8 @@ def refused(command: commands.Command, refusal: HostlerError, now_ms: int) -> Ev
         refusal,
         actor=actor,
         action=action,
-        org_id=getattr(command, "org_id", ""),
-        project_id=getattr(command, "project_id", ""),
+        org_id=getattr(command, "org_id", "") or "",
+        project_id=getattr(command, "project_id", "") or "",
         **ids,
     )
 

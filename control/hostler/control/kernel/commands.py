@@ -11,6 +11,13 @@ import msgspec
 from hostler.catalog.policy import PolicyOverlay
 from hostler.control.kernel.actor import Actor as Actor  # noqa: PLC0414 - it is looked for here
 from hostler.control.kernel.allocation_commands import AllocationCommand
+from hostler.control.kernel.webhook_commands import (
+    CreateWebhook,
+    DeleteWebhook,
+    EnableWebhook,
+    RecordDelivery,
+    TryWebhook,
+)
 from hostler.wire.mint import MintRequest
 from hostler.wire.node import Hello
 from hostler.wire.report import Report
@@ -379,4 +386,9 @@ Command = (
     | AuthorizeMint
     | RecordMint
     | AllocationCommand
+    | CreateWebhook
+    | DeleteWebhook
+    | EnableWebhook
+    | TryWebhook
+    | RecordDelivery
 )

@@ -24,6 +24,8 @@ from hostler.control.kernel import (
     quarantine,
     sessions,
     submit,
+    webhook_commands,
+    webhooks,
 )
 from hostler.control.kernel.model import Decision, Draft, Ids, Settings, View
 from hostler.pki.keyset import Keyset
@@ -66,6 +68,11 @@ HANDLERS: dict[type, Handler] = {
     allocation_commands.ProbeNode: allocations.probe,
     allocation_commands.CordonNode: cordons.cordon,
     allocation_commands.CloseBreaker: quarantine.close_breaker,
+    webhook_commands.CreateWebhook: webhooks.create,
+    webhook_commands.DeleteWebhook: webhooks.delete,
+    webhook_commands.EnableWebhook: webhooks.enable,
+    webhook_commands.TryWebhook: webhooks.try_out,
+    webhook_commands.RecordDelivery: webhooks.record,
 }
 
 

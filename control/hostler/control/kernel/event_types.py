@@ -73,4 +73,11 @@ EVENT_TYPES: dict[str, str] = {
     "principal.created": "a token was made for a person or program",
     "principal.revoked": "a token counts no more",
     "policy.changed": "a scope's policy overlay was written, with what was before and after",
+    # -- webhooks -------------------------------------------------------------------------------
+    "webhook.created": "a receiver is told of events from now on; the first event that it is told",
+    "webhook.deleted": "a receiver is told of nothing any more",
+    "webhook.enabled": "a receiver is tried again at once",
+    "webhook.disabled": "the receiver answered 410: it asked not to be called any more",
+    "webhook.test": "somebody tries out whether a receiver is reached",
+    "webhook.parked": "an event that a receiver did not take was given up, with `event_id` and why",
 }

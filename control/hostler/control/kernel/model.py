@@ -35,6 +35,7 @@ from hostler.control.kernel.rows import (
     TokenRow,
 )
 from hostler.control.kernel.trust_rows import KeysetRow
+from hostler.control.kernel.webhook_rows import WebhookCursorRow, WebhookRow
 from hostler.wire.task import Policy
 
 R = TypeVar("R", bound=Row)
@@ -66,6 +67,8 @@ KEYED: tuple[type[Row], ...] = (
     LeaseRow,
     LinkRow,
     CordonRow,
+    WebhookRow,
+    WebhookCursorRow,
 )
 KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
 
@@ -131,6 +134,8 @@ class View(Protocol):
     def latest_checkpoint(self) -> CheckpointRow | None: ...
 
     def policies(self) -> Mapping[tuple[str, str, str], PolicyRow]: ...
+
+    def webhooks(self) -> Iterable[WebhookRow]: ...
 
     def in_flight(self, operation_type: str, scope: str, scope_id: str) -> int: ...
 

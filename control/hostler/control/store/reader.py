@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from hostler.base.clock import Clock
 from hostler.control.kernel.policy_rows import PolicyRow
-from hostler.control.store import allocation_queries, artifacts, checkpoints, events, policies, queries
+from hostler.control.store import allocation_queries, artifacts, checkpoints, events, policies, queries, webhooks
 from hostler.control.store.allocation_queries import AllocationSummary, AllocationView
 from hostler.control.store.db import open_reader, store_error
 from hostler.control.store.events import Stretch
@@ -33,7 +33,9 @@ from hostler.control.store.records import (
     Page,
     Principal,
     StoredCheckpoint,
+    WebhookView,
 )
+from hostler.control.store.webhooks import Owed
 
 T = TypeVar("T")
 THREADS = 2
@@ -147,6 +149,26 @@ class Reader:
     ) -> Stretch:
         """See `store.events.scoped`."""
         return await self._ask(events.scoped, after, limit, org_id, project_id, type_)
+
+    async def active_webhooks(self) -> list[str]:
+        return await self._ask(webhooks.active)
+
+    async def owed(self, webhook_id: str, after: int, limit: int) -> Owed | None:
+        """See `store.webhooks.owed`."""
+        return await self._ask(webhooks.owed, webhook_id, after, limit)
+
+    async def newest_event(self) -> int:
+        """Its id; 0 for none."""
+        return await self._ask(webhooks.newest_event)
+
+    async def newest_trial(self, webhook_id: str) -> int:
+        return await self._ask(webhooks.newest_trial, webhook_id)
+
+    async def webhooks(
+        self, org_id: str | None, project_id: str | None, cursor: str, page_size: int
+    ) -> Page[WebhookView]:
+        """`None` leaves a column out of the question."""
+        return await self._ask(webhooks.page, org_id, project_id, cursor, page_size)
 
     async def audit(self, after: int, limit: int) -> list[AuditView]:
         return await self._ask(queries.audit, after, limit)

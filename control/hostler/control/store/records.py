@@ -253,6 +253,31 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
     body: Any
 
 
+class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
+    """Attributes:
+    types: of events, and families; empty for all.
+    position: id of the last event that is not owed any more.
+    attempts: at the event after `position`, in vain.
+    """
+
+    webhook_id: str
+    org_id: str
+    project_id: str
+    url: str
+    types: tuple[str, ...]
+    state: str
+    created_by: str
+    created_at_ms: int
+    position: int
+    delivered: int
+    parked: int
+    attempts: int
+    failing_since_ms: int
+    next_attempt_ms: int
+    last_delivery_ms: int
+    last_error: str
+
+
 class AuditView(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     at_ms: int

@@ -17,6 +17,7 @@ from hostler.control.kernel.rows import (
     StepRow,
     TaskRow,
 )
+from hostler.control.kernel.webhook_rows import WebhookRow
 from hostler.control.store import local_tasks
 from hostler.control.store.tables import STATEMENTS
 
@@ -118,6 +119,9 @@ class StoreView:
 
     def steps_of(self, task_id: str, attempt_number: int) -> list[StepRow]:
         return self._where(StepRow, "task_id = ? AND attempt_number = ?", task_id, attempt_number)
+
+    def webhooks(self) -> list[WebhookRow]:
+        return self._where(WebhookRow, "state != 'deleted'")
 
     def current_catalog(self) -> CatalogRow | None:
         found = self._where(CatalogRow, "1 ORDER BY registered_at_ms DESC, version DESC LIMIT 1")

@@ -37,6 +37,12 @@ EXPECTED: dict[str, set[str]] = {
     "GET /api/v1/projects/{project_id}/operations/{operation_id}/artifacts": VIEWERS,
     "GET /api/v1/projects/{project_id}/operations/{operation_id}/artifacts/{artifact_id}": VIEWERS,
     "GET /api/v1/projects/{project_id}/nodes": VIEWERS,
+    # whom a project tells
+    "POST /api/v1/projects/{project_id}/webhooks": RETRIERS,
+    "GET /api/v1/projects/{project_id}/webhooks": RETRIERS,
+    "DELETE /api/v1/projects/{project_id}/webhooks/{webhook_id}": RETRIERS,
+    "POST /api/v1/projects/{project_id}/webhooks/{webhook_id}/enable": RETRIERS,
+    "POST /api/v1/projects/{project_id}/webhooks/{webhook_id}/test": RETRIERS,
     # what a project borrows
     "POST /api/v1/projects/{project_id}/allocations": RETRIERS,
     "GET /api/v1/projects/{project_id}/allocations": VIEWERS,
@@ -58,6 +64,11 @@ EXPECTED: dict[str, set[str]] = {
     "GET /api/v1/admin/nodes/{node_id}": PLATFORM,
     "POST /api/v1/admin/nodes/{node_id}/revoke": PLATFORM,
     "POST /api/v1/admin/nodes/{node_id}/release": PLATFORM,
+    "POST /api/v1/admin/webhooks": PLATFORM,
+    "GET /api/v1/admin/webhooks": PLATFORM,
+    "DELETE /api/v1/admin/webhooks/{webhook_id}": PLATFORM,
+    "POST /api/v1/admin/webhooks/{webhook_id}/enable": PLATFORM,
+    "POST /api/v1/admin/webhooks/{webhook_id}/test": PLATFORM,
     # AL-08: a quarantine is the platform's to lift, and nobody else's
     "GET /api/v1/admin/allocations": PLATFORM,
     "POST /api/v1/admin/nodes/{node_id}/cordon": PLATFORM,

@@ -32,12 +32,13 @@ def test_the_example_s_minter_can_be_used_as_it_is() -> None:
 def test_CR_10_the_alerts_are_about_a_metric_and_reasons_that_exist() -> None:
     from hostler.base.codes import CODES
 
-    rules = yaml.safe_load((ROOT / "packaging/prometheus/hostler-credentials.yml").read_text())
+    rules = yaml.safe_load((ROOT / "packaging/monitoring/alerts.yaml").read_text())
     metrics = Metrics()
     metrics.mint_denied.labels("mint_not_bound").inc()
     assert "credential_mint_denied_total{" in metrics.text().decode()
     watched = set()
-    for rule in rules["groups"][0]["rules"]:
+    (group,) = [group for group in rules["groups"] if group["name"] == "hostler-credentials"]
+    for rule in group["rules"]:
         (reasons,) = re.findall(r'credential_mint_denied_total\{reason=~"([^"]+)"\}', rule["expr"])
         watched |= {code for code in CODES if re.fullmatch(reasons, code)}
     assert {code for code in CODES if code.startswith("mint")} | {"no_minter", "revoked"} <= watched

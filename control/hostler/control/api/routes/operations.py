@@ -47,7 +47,7 @@ async def submit(call: Call) -> tuple[int, Submitted]:
         target_selector=body.target_selector,
         idempotency_key=_idempotency_key(call, body),
         correlation_id=correlation_id,
-        traceparent=call.request.headers.get("traceparent", "")[:64],
+        traceparent=call.traceparent,
         mode=TaskMode(body.mode),
         approved_plans=body.approved_plans,
         require_plan_approval=body.require_plan_approval,
