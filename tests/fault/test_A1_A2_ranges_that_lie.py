@@ -164,5 +164,5 @@ async def test_AR_04_a_wrong_part_is_found_on_the_way_by_its_own_digest(puller: 
     parts[2] = "0" * 64
     with pytest.raises(HostlerError) as failed:
         await puller.pull(chunks=Chunks(size_bytes=size, sha256=tuple(parts)))
-    assert (failed.value.code, "part 2" in failed.value.message) == ("digest_mismatch", True)
+    assert (failed.value.code, "part 2" in failed.value.message) == ("digest_mismatch", True), failed.value.message
     assert not puller.final.exists()

@@ -184,7 +184,7 @@ def test_J6_a_principal_reaches_its_own_tenant_and_project_by_their_very_names(
 def test_J6_no_name_of_a_tenant_project_or_node_can_be_taken_for_another(name: str) -> None:
     whole = {"node_name": "a", "org_id": "a", "project_id": "a"}
     assert msgspec.convert(whole, bodies.EnrolmentToken).node_name == "a"
-    for field in whole:
+    for field in whole if name else ("node_name",):  # without an owner the node is the pool's, or the token is refused
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert(whole | {field: name}, bodies.EnrolmentToken)
     if name:

@@ -195,7 +195,8 @@ class Stream:
         while (chunk := self._to_hash.get()) is not None:
             digest.update(chunk.room[: chunk.filled])
             try:
-                parts.update(chunk.room[: chunk.filled])
+                if self._wrong is None:  # the first wrong part is the one to name
+                    parts.update(chunk.room[: chunk.filled])
             except HostlerError as err:
                 self._wrong = err
             offset += chunk.filled
