@@ -44,7 +44,7 @@ GUARDS = {
     "variables in any case": (VARIABLES, "upper = name.upper()", "upper = name", LINTED),
     "a search path is fixed and absolute": (VARIABLES, 'return fixed is None or not all(part.startswith("/") for part in fixed.split(":"))', "return False", LINTED),
     "names end where they end": (BODIES, 'END = r"$(?!\\n)"', 'END = r"$"', J6),
-    "principals' scopes are names": (BODIES, "    project_id: NameOrNone = \"\"\n", "    project_id: str = \"\"\n", J6),
+    "principals' scopes are names": (BODIES, "    project_id: NameOrNone = \"\"\n    valid_seconds", "    project_id: str = \"\"\n    valid_seconds", J6),
     "a project is that very project": (AUTHZ, "principal.project_id == project_id and", "project_id.startswith(principal.project_id) and", J6),
     "a tenant is that very tenant": (AUTHZ, "principal.org_id == org_of_project:", "principal.org_id.lower() == org_of_project.lower():", J6),
     "a write prefix ends at a slash": (FILES, 'path.startswith(bare + "/")', "path.startswith(bare)", J6),
