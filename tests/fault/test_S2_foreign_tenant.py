@@ -26,9 +26,21 @@ pytestmark = pytest.mark.timeout(60)
 RIVAL, LAB = "rival", "lab"
 TENANT_ROLES = tuple(role for role in ROLES if role.startswith(("tenant_", "project_")))
 NAMED = frozenset(
-    {"project_id", "tenant_id", "operation_id", "artifact_id", "allocation_id", "node_id", "name", "index", "node"}
+    {
+        "project_id",
+        "tenant_id",
+        "operation_id",
+        "artifact_id",
+        "allocation_id",
+        "webhook_id",
+        "node_id",
+        "name",
+        "index",
+        "node",
+    }
 )
 OTHER = {"ref": "demo.write@v1", "operation_type": "demo.write"}
+HOOK = "https://hooks.example.com/acme"
 SECRET = "what acme alone may read"
 
 
@@ -59,6 +71,7 @@ async def houses(folder: Path) -> AsyncIterator[Houses]:
         operation_id = await finished(control, ours, PROJECT)
         artifact = (await control.call("GET", f"{operations()}/{operation_id}/artifacts"))["items"][0]
         lent = await control.call("POST", f"/api/v1/projects/{PROJECT}/allocations", 202, json={"org_id": ORG})
+        told = await control.call("POST", f"/api/v1/projects/{PROJECT}/webhooks", 201, json={"url": HOOK})
         theirs = await control.enroll("gpu-b", org=RIVAL, project=LAB)
         own = await finished(control, theirs, LAB)
         await control.principal("anna", "project_admin", ORG, PROJECT)
@@ -67,6 +80,7 @@ async def houses(folder: Path) -> AsyncIterator[Houses]:
         named = {
             "project_id": PROJECT, "tenant_id": ORG, "operation_id": operation_id, "node_id": ours.node_id,
             "artifact_id": artifact["artifact_id"], "allocation_id": lent["allocation_id"],
+            "webhook_id": told["webhook_id"],
             "name": "anna", "index": "0", "node": ours.node_id,
         }  # fmt: skip
         described = (await control.http.get("/openapi.json")).json()

@@ -24,6 +24,7 @@ from hostler.control.credentials import aws, config, registry_token, sigv4
 from hostler.control.credentials.contract import Ask
 from hostler.pki.storage import write_private
 from support.certs import ServerCerts, make_server_certs
+from support.moto_s3 import forget
 from support.plane import next_port
 from support.tls_server import Asked, TlsServer, tls_server
 
@@ -194,6 +195,7 @@ def cloud(certs: ServerCerts) -> Iterator[str]:
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
 
+    forget()
     app = DomainDispatcherApplication(create_backend_app)
     server = make_server("127.0.0.1", next_port(), app, threaded=True, ssl_context=(certs.certificate, certs.key))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)

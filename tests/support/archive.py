@@ -9,7 +9,9 @@ with Archive(directory) as archive:
 import functools
 import hashlib
 import http.server
+import shutil
 import subprocess
+import tempfile
 import threading
 from email.utils import formatdate
 from pathlib import Path
@@ -30,9 +32,11 @@ class Archive:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.site, self._home = directory / "site", directory / "gnupg"
+        self.site, self._home = (
+            directory / "site",
+            Path(tempfile.mkdtemp(prefix="gpg-")),
+        )  # its sockets have short names only
         (self.site / "pool").mkdir(parents=True)
-        self._home.mkdir(mode=0o700)
         self.key = self.new_key("archive")
         self._entries: list[str] = []
 
@@ -51,6 +55,7 @@ class Archive:
         self._thread.join(5)
         self._gpg("--version")  # the agent below ends with its home
         subprocess.run(["gpgconf", "--homedir", str(self._home), "--kill", "all"], check=False, capture_output=True)
+        shutil.rmtree(self._home, ignore_errors=True)
 
     @property
     def uri(self) -> str:

@@ -17,6 +17,7 @@ def moto_s3(certs: ServerCerts) -> Iterator[str]:
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
 
+    forget()
     app = DomainDispatcherApplication(create_backend_app)
     server = make_server("127.0.0.1", 0, app, threaded=True, ssl_context=(str(certs.certificate), str(certs.key)))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -27,6 +28,13 @@ def moto_s3(certs: ServerCerts) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def forget() -> None:
+    """What earlier tests of this process have put there: moto keeps it for as long as the process lives."""
+    from moto.moto_api._internal import moto_api_backend
+
+    moto_api_backend.reset()
 
 
 def put(store: str, certs: ServerCerts, path: str, body: bytes) -> None:
