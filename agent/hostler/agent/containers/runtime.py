@@ -1,0 +1,146 @@
+"""The one protocol of all runtimes (RN-01): create, start, status, logs, stats, exec, stop, remove, list by label."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from hostler.agent.containers.spec import ContainerSpec
+
+
+class State(StrEnum):
+    CREATED = "created"
+    RUNNING = "running"
+    EXITED = "exited"  # by itself, with `exit_code`
+    KILLED = "killed"  # by a signal, `signal`
+    OOM = "oom"  # by the kernel, for memory
+    UNKNOWN = "unknown"  # the runtime cannot tell; never taken for an end
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """What a container is now (RN-08). Times are Unix milliseconds, 0 while they have not come.
+
+    Attributes:
+        exit_code: of one that ended; 128 + n for signal n.
+        pid: of its first process on the host; 0 where it has none.
+    """
+
+    state: State
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    pid: int = 0
+    address: str = ""
+    started_at_ms: int = 0
+    finished_at_ms: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.state in (State.EXITED, State.KILLED, State.OOM)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A container in a listing."""
+
+    id: str
+    name: str
+    labels: Mapping[str, str]
+    state: State
+
+
+class Line(NamedTuple):
+    """`whole` is False for a last line without newline. `cursor` resumes after this line."""
+
+    stream: str  # stdout, stderr
+    text: str
+    whole: bool
+    cursor: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stats:
+    """Since the start: nanoseconds of CPU; now: bytes of working set and of the writable layer, processes."""
+
+    cpu_nanos: int
+    memory_bytes: int
+    disk_bytes: int = 0
+    pids: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executed:
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+
+class Terminal(Protocol):
+    """A program inside a container with its streams in hand; `close` ends it with all below it."""
+
+    async def read(self) -> bytes: ...  # b"" at the end
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def resize(self, rows: int, columns: int) -> None: ...
+
+    async def wait(self) -> int: ...  # exit code
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullAuth:
+    """`password` is called when it is needed, and its answer is not kept."""
+
+    username: str
+    password: Callable[[], bytes]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class ContainerRuntime(Protocol):
+    """One runtime of this node. Every call but `logs` is safe to repeat after a crash.
+
+    Errors are `HostlerError`s: `runtime_unavailable` while the daemon does not answer (try again), `image_missing`,
+    `container_failed` for what it refuses, `container_missing` for one that is gone.
+    """
+
+    name: str  # containerd, docker, process
+
+    async def available(self) -> str:
+        """Its version; raises `runtime_unavailable`."""
+
+    async def pull(self, reference: str, auth: PullAuth | None = None) -> str:
+        """By digest. → what `ContainerSpec.image` is to be. Raises `digest_mismatch`, `source_denied` besides."""
+
+    async def has_image(self, reference: str) -> bool: ...
+
+    async def create(self, spec: ContainerSpec) -> str:
+        """→ id. One of the same name that is there is returned as it is."""
+
+    async def start(self, container: str) -> None:
+        """A running one stays as it is."""
+
+    async def status(self, container: str) -> Status: ...
+
+    async def wait(self, container: str) -> Status:
+        """Until it has ended. Outlasts restarts of the runtime's daemon."""
+
+    def logs(self, container: str, cursor: str = "", *, follow: bool = False) -> AsyncIterator[Line]:
+        """From the cursor on; with `follow` until the container has ended and everything was read."""
+
+    async def stats(self, container: str) -> Stats: ...
+
+    async def exec(self, container: str, command: tuple[str, ...], timeout_s: float) -> Executed: ...
+
+    async def attach(self, container: str, command: tuple[str, ...], *, tty: bool) -> Terminal: ...
+
+    async def stop(self, container: str, grace_s: float) -> None:
+        """SIGTERM, then SIGKILL of the whole tree. One that has ended or is gone is success."""
+
+    async def remove(self, container: str) -> None:
+        """With its sandbox, logs and scratch. One that is gone is success (RN-11)."""
+
+    async def list(self, labels: Mapping[str, str]) -> tuple[Found, ...]:
+        """All that carry these labels, in every state."""

@@ -1,0 +1,75 @@
+"""What a workload step needs of the node besides the host; the daemon puts it together, a step only uses it."""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from hostler.agent.containers.runtime import ContainerRuntime
+
+
+class TaskFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a running task is: what its environment and its task API tell it (TE-01, TE-07).
+
+    Attributes:
+        job_id: the operation's id.
+        job: the job's path.
+        task_index: of `num_tasks`.
+        node_address: under which other nodes reach this one (TE-23).
+        ports: name → host port.
+    """
+
+    job_id: str
+    job: str
+    parent: str
+    namespace: str
+    task_id: str
+    attempt_uid: str
+    attempt_number: int
+    task_index: int
+    num_tasks: int
+    org_id: str
+    project_id: str
+    node_id: str
+    node_address: str
+    ports: dict[str, int] = {}
+
+
+class Ports(Protocol):
+    """Host ports of this node: none is given twice while it is held (TE-09, TE-21)."""
+
+    def take(self, attempt_uid: str, names: Sequence[str]) -> dict[str, int]:
+        """The same ones again for an attempt that holds some. Raises `ports_exhausted`."""
+
+    def hold(self, attempt_uid: str, ports: dict[str, int]) -> None:
+        """What an adopted container has already."""
+
+    def free(self, attempt_uid: str) -> None: ...
+
+
+class TaskServer(Protocol):
+    """The task API (design: a unix socket a container)."""
+
+    def serve(self, facts: TaskFacts) -> AbstractAsyncContextManager[Path]:
+        """→ the directory with the socket `task.sock`, to be mounted at /run/hostler; gone at the end."""
+
+
+class Bundles(Protocol):
+    async def fetch(self, facts: TaskFacts, sha256: str) -> Path:
+        """The unpacked bundle, verified; shared by tasks of one project. Raises `digest_mismatch`, `unsafe_archive`."""
+
+
+class Workloads(Protocol):
+    """Everything together."""
+
+    ports: Ports
+    tasks: TaskServer
+    bundles: Bundles
+
+    def runtime(self, name: str = "") -> ContainerRuntime:
+        """By name, or the one that `agent.toml` or this machine prefers. Raises `runtime_unavailable`."""
+
+    def silent_seconds(self) -> float:
+        """Since the control plane was heard last; for hard fences (EF-05)."""
