@@ -94,6 +94,14 @@ class Archive:
         told |= {"Filename": f"pool/{deb.name}", "Size": str(len(data)), "SHA256": hashlib.sha256(data).hexdigest()}
         self._entries.append("".join(f"{key}: {value}\n" for key, value in told.items()))
 
+    def take(self, package: Path) -> None:
+        """A package that was built elsewhere."""
+        fields = subprocess.run(["dpkg-deb", "-f", str(package)], check=True, capture_output=True, text=True).stdout
+        deb, data = self.site / "pool" / package.name, package.read_bytes()
+        deb.write_bytes(data)
+        told = {"Filename": f"pool/{deb.name}", "Size": str(len(data)), "SHA256": hashlib.sha256(data).hexdigest()}
+        self._entries.append(fields + "".join(f"{key}: {value}\n" for key, value in told.items()))
+
     def publish(self, *, signer: str = "archive", valid_s: int = 86_400) -> None:
         """Writes the indexes and signs them."""
         native = subprocess.run(

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-INCLUDE = "systemd,systemd-sysv,dbus"
+INCLUDE = "systemd,systemd-sysv,dbus,python3"
 BOOT_SECONDS = 60.0
 
 
@@ -30,12 +30,12 @@ class Machine:
     def root(self) -> Path:
         return Path(f"/proc/{self.leader}/root")
 
-    def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *argv: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
         """A command inside."""
         enter = ["nsenter", "-t", str(self.leader), "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
         path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
         return subprocess.run(
-            [*enter, "env", "-i", path, *argv], capture_output=True, text=True, check=False, timeout=60
+            [*enter, "env", "-i", path, *argv], capture_output=True, text=True, check=False, timeout=timeout_s
         )
 
 
@@ -55,7 +55,7 @@ def base_tree() -> Path:
     place = os.environ.get("HOSTLER_TEST_CACHE")
     cache = Path(place) if place else Path.home() / ".cache/hostler-tests"
     cache.mkdir(parents=True, exist_ok=True)
-    tree = cache / f"machine-{suite}"
+    tree = cache / f"machine-{suite}-python"
     with (cache / "machine.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # workers of one run need it at the same time
         if not tree.exists():
@@ -84,10 +84,14 @@ def _with_proxy() -> dict[str, str]:
 
 
 @contextmanager
-def machine(directory: Path, name: str, files: Mapping[str, str]) -> Iterator[Machine]:
-    """Boots one with `files` laid over the tree; gone without a trace afterwards."""
+def machine(directory: Path, name: str, files: Mapping[str, str], *, own_network: bool = True) -> Iterator[Machine]:
+    """Boots one with `files` laid over the tree; gone without a trace afterwards.
+
+    Without a network of its own it reaches what listens on this machine's loopback.
+    """
+    network = ("--private-network",) if own_network else ()
     _lay_over(directory / "upper", {"/etc/hostname": name + "\n"} | dict(files))
-    with _overlay(directory, base_tree()) as root, _running(directory, root, name, "--private-network") as found:
+    with _overlay(directory, base_tree()) as root, _running(directory, root, name, *network) as found:
         yield found
 
 
@@ -147,6 +151,8 @@ def _running(directory: Path, root: Path, name: str, *options: str, unit: str = 
     process: subprocess.Popen[bytes] | None = None
     try:
         command = ["systemd-nspawn", "-q", "-D", str(root), "-M", name, *options, "--boot"]
+        # what a machine of its own has: commands of steps are confined by Landlock
+        command += ["--system-call-filter=landlock_create_ruleset landlock_add_rule landlock_restrict_self"]
         command += ["--register=no", "--keep-unit", "--kill-signal=SIGRTMIN+3", "--console=pipe"]
         command += [f"systemd.unit={unit}"] if unit else []
         with (directory / "console.log").open("wb") as console:

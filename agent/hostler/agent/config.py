@@ -46,6 +46,7 @@ class Testing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Attributes:
     state_dir: journal, identity and trust of this node; mode 0700.
+    token_file: where a node that is not enrolled yet waits for its token, and removes it; "" to refuse to start.
     trust_file: `trust.json` as made by `hostler pki init`; read at enrolment, then kept in `state_dir`.
     parallel_tasks: how many tasks run at once.
     session_user: whom the network-facing process runs as when the agent is root; never root.
@@ -56,6 +57,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     control: Control
     state_dir: str = "/var/lib/hostler"
     trust_file: str = "/etc/hostler/trust.json"
+    token_file: str = ""
     parallel_tasks: Count = 8
     labels: dict[str, str] = {}
     session_user: str = "hostler-session"

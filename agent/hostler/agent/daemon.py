@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from hostler.agent import capabilities, systemd
+from hostler.agent import capabilities
 from hostler.agent.admission.view import AdmissionView
 from hostler.agent.capability_watch import CapabilityWatch
 from hostler.agent.config import AgentConfig
@@ -43,6 +43,7 @@ from hostler.agent.runner.runner import Runner
 from hostler.agent.session.inbox import Inbox
 from hostler.agent.session.outgoing import Outgoing
 from hostler.agent.session.session import Session
+from hostler.base import systemd
 from hostler.base.clock import SystemClock
 from hostler.base.logs import get_logger
 from hostler.base.version import __version__

@@ -5,8 +5,12 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hostler.base.errors import HostlerError, error
+
+if TYPE_CHECKING:
+    from hostler.agent.config import AgentConfig
 
 DEFAULT_CONFIG = Path("/etc/hostler/agent.toml")
 EXIT_REFUSED, EXIT_USAGE, EXIT_UNREACHABLE = 1, 2, 3
@@ -148,21 +152,32 @@ def _check(options: argparse.Namespace) -> int:
 
 def _enroll(options: argparse.Namespace) -> int:
     from hostler.agent.config import load
-    from hostler.agent.lifecycle.enroll import Enrolment, enroll
-    from hostler.agent.outside.outside import Outside
-    from hostler.agent.outside.spawn import Child, with_child
     from hostler.base import logs
-    from hostler.base.clock import SystemClock
     from hostler.pki.no_core import leave_no_core
-    from hostler.pki.storage import read_private
 
     leave_no_core()
     config = load(options.config)
     logs.set_up(config.log_format, config.log_level)
-    if options.token_file == "-":  # noqa: S105 - the usual name of standard input
-        token = sys.stdin.read(4096)
-    else:
-        token = read_private(Path(options.token_file)).decode(errors="replace")
+    is_stdin = options.token_file == "-"  # noqa: S105 - the usual name of standard input
+    token = sys.stdin.read(4096) if is_stdin else _token_in(Path(options.token_file))
+    node_id = asyncio.run(_enrol(config, token, again=options.again))
+    print(f"enrolled as {node_id}; start the agent with: hostler-agent run --config {options.config}")  # noqa: T201
+    return 0
+
+
+def _token_in(path: Path) -> str:
+    from hostler.pki.storage import read_private
+
+    return read_private(path).decode(errors="replace")
+
+
+async def _enrol(config: "AgentConfig", token: str, *, again: bool = False) -> str:
+    """→ the node's id."""
+    from hostler.agent.lifecycle.enroll import Enrolment, enroll
+    from hostler.agent.outside.outside import Outside
+    from hostler.agent.outside.spawn import Child, with_child
+    from hostler.base.clock import SystemClock
+
     wanted = Enrolment(
         state_dir=config.state,
         trust_file=Path(config.trust_file),
@@ -171,25 +186,32 @@ def _enroll(options: argparse.Namespace) -> int:
     )
 
     async def work(outside: Outside) -> str:
-        return (await enroll(outside.ask, wanted, token, SystemClock(), again=options.again)).node_id
+        return (await enroll(outside.ask, wanted, token, SystemClock(), again=again)).node_id
 
-    child = Child(config.session_user, config.log_format, config.log_level)
-    node_id = asyncio.run(with_child(child, work))
-    print(f"enrolled as {node_id}; start the agent with: hostler-agent run --config {options.config}")  # noqa: T201
-    return 0
+    return await with_child(Child(config.session_user, config.log_format, config.log_level), work)
 
 
 def _run(options: argparse.Namespace) -> int:
     from hostler.agent.config import load
+    from hostler.agent.lifecycle.first_start import until_enrolled
     from hostler.base import logs
     from hostler.pki.no_core import leave_no_core
 
     leave_no_core()
     config = load(options.config)
     logs.set_up(config.log_format, config.log_level)
-    from hostler.agent import daemon
 
-    asyncio.run(daemon.run(config, options.session_socket))
+    async def enroll(token: str) -> None:
+        await _enrol(config, token)
+
+    async def run() -> None:
+        from hostler.agent import daemon
+
+        if config.token_file:
+            await until_enrolled(config.state, Path(config.token_file), enroll, _token_in)
+        await daemon.run(config, options.session_socket)
+
+    asyncio.run(run())
     return 0
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import uvicorn
 
+from hostler.base import systemd
 from hostler.base.clock import SystemClock
 from hostler.base.errors import error
 from hostler.base.logs import get_logger
@@ -142,6 +143,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         await node_grpc.start()
         await enrol_grpc.start()
         _log.info("control.started", http=config.http_listen, node=config.node_listen, enroll=config.enroll_listen)
+        systemd.notify("READY=1")
         async with asyncio.TaskGroup() as group:
             serving = [group.create_task(_serve_http(each, stop)) for each in http]
             by_time = [
@@ -153,6 +155,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
             if traces:
                 by_time.append(group.create_task(traces.run()))
             await stop.wait()
+            systemd.notify("STOPPING=1")
             links.close_all()
             for each in http:
                 each.should_exit = True

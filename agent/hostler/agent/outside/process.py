@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 from hostler.agent.outside.serve import Server
-from hostler.agent.systemd import notify
 from hostler.base import logs
 from hostler.base.errors import error
+from hostler.base.systemd import notify
 
 _PAUSE_S = 0.5
 _PR_CAPBSET_DROP = 24

@@ -1,0 +1,252 @@
+"""PG-03, PG-04, PG-06: the Debian packages: reproducible, clean, and a whole life in a machine that really booted."""
+
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import need, need_root
+from hostler.cli.demo_files import Ports
+from support.archive import SUITE, Archive
+from support.debs import ALL, build
+from support.machines import Machine, machine
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900), pytest.mark.xdist_group("machines")]
+
+PATIENCE_S = 40.0
+CLI = 'server = "http://127.0.0.1:{ports.http}"\ntoken_file = "/root/me.token"\nproject = "train"\n'
+
+
+def until(found: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not found():
+        assert time.monotonic() < end, what
+        time.sleep(0.2)
+
+
+def test_PG_06_two_builds_of_one_commit_are_the_same_bytes(tmp_path: Path) -> None:
+    need("dpkg-deb", "git")
+    (first,) = build(tmp_path / "one", "hostler")
+    (again,) = build(tmp_path / "two", "hostler")
+    assert first.read_bytes() == again.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
+    need("debootstrap", "systemd-nspawn", "nsenter", "dpkg-deb", "gpg", "lintian", "git")
+    need_root()
+    with Archive(tmp_path_factory.mktemp("archive")) as made:
+        for package in build(tmp_path_factory.mktemp("dist"), *ALL):
+            made.take(package)
+        yield made
+
+
+def test_PG_03_lintian_has_nothing_to_say(archive: Archive) -> None:
+    packages = [str(path) for path in sorted((archive.site / "pool").iterdir())]
+    said = subprocess.run(
+        ["lintian", "--allow-root", "--fail-on", "error,warning", *packages],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stdout
+
+
+class Installed:
+    """A machine that takes its packages from the archive, as an operator would."""
+
+    def __init__(self, machine: Machine, ports: Ports) -> None:
+        self.machine = machine
+        self.ports = ports
+
+    def run(self, *argv: str, status: int | None = 0) -> str:
+        done = self.machine.run(*argv, timeout_s=240)
+        if status is not None and done.returncode != status:
+            journal = self.machine.run("journalctl", "-q", "--no-pager", "-n", "40").stdout
+            pytest.fail(f"{' '.join(argv)}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}\n{journal[-6000:]}")
+        return done.stdout
+
+    def apt(self, *words: str) -> None:
+        self.run("env", "DEBIAN_FRONTEND=noninteractive", "HOME=/root", "apt-get", "-q", "-y", *words)
+
+    def hostler(self, *words: str) -> str:
+        return self.run("env", "HOME=/root", "hostler", *words)
+
+    def write(self, path: str, text: str) -> None:
+        target = self.machine.root / path.lstrip("/")
+        target.write_text(text)
+
+    def read(self, path: str) -> str:
+        return (self.machine.root / path.lstrip("/")).read_text()
+
+    def is_there(self, path: str) -> bool:
+        return self.run("sh", "-c", f"test -e {path} && echo yes || true").strip() == "yes"
+
+    def replace(self, path: str, pattern: str, text: str) -> None:
+        changed, count = re.subn(pattern, text, self.read(path), flags=re.MULTILINE)
+        assert count, f"{path} has no line like {pattern}"
+        self.write(path, changed)
+
+    def shows(self, unit: str, what: str) -> str:
+        return self.run("systemctl", "show", "-P", what, unit).strip()
+
+    def is_active(self, unit: str) -> bool:
+        return self.shows(unit, "ActiveState") == "active"
+
+    def status(self) -> str:
+        return self.run("hostler-agent", "status", status=None)
+
+    def connected(self) -> bool:
+        return re.search(r"^session\s+connected$", self.status(), re.MULTILINE) is not None
+
+    def noop(self) -> None:
+        said = self.hostler("operations", "submit", "node.smoke.noop@v1", "--node", "gpu-1", "--watch")
+        assert "succeeded" in said
+
+
+@pytest.fixture(scope="module")
+def installed(archive: Archive, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    archive.publish()
+    files = {
+        "/etc/apt/keyrings/hostler.asc": archive.key,
+        "/etc/apt/sources.list": f"deb [signed-by=/etc/apt/keyrings/hostler.asc] {archive.uri} {SUITE} main\n",
+    }
+    with machine(tmp_path_factory.mktemp("machine"), "gpu-1", files, own_network=False) as booted:
+        yield Installed(booted, Ports.free())
+
+
+def test_PG_03_PG_04_a_whole_life(installed: Installed, archive: Archive, tmp_path: Path) -> None:
+    """Install, keys, enrol by a token file, a task, a crash, upgrade, remove, install again, purge."""
+    installs(installed)
+    sets_up_the_control_plane(installed)
+    enrols_by_a_token_file(installed)
+    comes_back_after_a_kill(installed)
+    upgrades_and_keeps_its_state(installed, archive, tmp_path)
+    removes_and_keeps_its_state(installed)
+    purges_and_leaves_nothing(installed)
+
+
+def installs(it: Installed) -> None:
+    it.apt("update")
+    it.apt("install", "--no-install-recommends", *ALL)
+    assert it.is_active("hostler-agent.service")
+    assert "waiting for an enrolment token" in it.shows("hostler-agent.service", "StatusText")
+    assert not it.is_active("hostler-control.service"), "it has no keys"
+    assert (
+        it.run("systemctl", "is-enabled", "hostler-agent", "hostler-session", "hostler-control").split()
+        == ["enabled"] * 3
+    )
+    assert it.is_there("/usr/share/man/man8/hostler-agent.8.gz")
+    assert it.is_there("/usr/share/bash-completion/completions/hostler")
+
+
+def sets_up_the_control_plane(it: Installed) -> None:
+    ports = it.ports
+    it.hostler("pki", "init", "/root/pki", "--trust-domain", "gpu.test", "--host", "127.0.0.1")
+    it.hostler(
+        *("profiles", "sign", "/usr/share/hostler/profiles", "-o", "/root/catalog.json"),
+        *("--key", "/root/pki/catalog/catalog.key", "--key", "/root/pki/catalog/approver-1.key"),
+    )
+    it.run("cp", "-r", "/root/pki/control", "/etc/hostler-control/keys")
+    it.run("chown", "-R", "hostler-control:hostler-control", "/etc/hostler-control/keys")
+    toml = "/etc/hostler-control/control.toml"
+    it.replace(toml, "^http_listen = .*$", f'http_listen = "127.0.0.1:{ports.http}"')
+    it.replace(toml, "^node_listen = .*$", f'node_listen = "127.0.0.1:{ports.node}"')
+    it.replace(toml, "^enroll_listen = .*$", f'enroll_listen = "127.0.0.1:{ports.enroll}"')
+    as_it = ("runuser", "-u", "hostler-control", "--")
+    it.run("install", "-d", "-o", "hostler-control", "-m", "0700", "/var/lib/hostler-control")
+    it.run(*as_it, "hostler-control", "init")
+    it.run(
+        *(*as_it, "hostler-control", "principals", "add", "me", "--role", "platform_admin"),
+        *("--token-out", "/var/lib/hostler-control/me.token"),
+    )
+    it.run("mv", "/var/lib/hostler-control/me.token", "/root/me.token")
+    it.run("chown", "root:root", "/root/me.token")
+    it.run("mkdir", "-p", "/root/.config/hostler")
+    it.write("/root/.config/hostler/config.toml", CLI.format(ports=ports))
+    it.run("systemctl", "start", "hostler-control.service")
+    it.hostler("profiles", "publish", "/root/catalog.json")
+
+
+def enrols_by_a_token_file(it: Installed) -> None:
+    toml = "/etc/hostler/agent.toml"
+    it.replace(toml, "^address = .*$", f'address = "127.0.0.1:{it.ports.node}"')
+    it.replace(toml, "^enroll_address = .*$", f'enroll_address = "127.0.0.1:{it.ports.enroll}"')
+    it.run("systemctl", "restart", "hostler-agent.service")
+    it.run("cp", "/root/pki/trust.json", "/etc/hostler/trust.json")
+    it.hostler("nodes", "token", "gpu-1", "--org", "acme", "-o", "/etc/hostler/enrol.token")
+    until(it.connected, f"the agent did not connect: {it.status()}")
+    assert not it.is_there("/etc/hostler/enrol.token"), "a used token stays"
+    it.noop()
+    for unit, user in (("hostler-agent.service", "root"), ("hostler-session.service", "hostler-session")):
+        pid = it.shows(unit, "MainPID")
+        assert it.run("stat", "-c", "%U", f"/proc/{pid}").strip() == user
+        assert not listening(it, pid), f"{unit} listens"
+
+
+def listening(it: Installed, pid: str) -> set[str]:
+    """Sockets of a process on which others could call it."""
+    held = set(re.findall(r"socket:\[(\d+)\]", it.run("ls", "-l", f"/proc/{pid}/fd")))
+    rows = (line.split() for name in ("tcp", "tcp6") for line in it.read(f"/proc/{pid}/net/{name}").splitlines()[1:])
+    return {row[9] for row in rows if row[3] == "0A"} & held
+
+
+def comes_back_after_a_kill(it: Installed) -> None:
+    """PG-04: restarted by systemd; and the watchdog is told."""
+    before = it.shows("hostler-agent.service", "MainPID")
+    it.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", "hostler-agent.service")
+    until(lambda: it.shows("hostler-agent.service", "MainPID") not in ("0", before), "it was not started again")
+    until(it.connected, "it did not come back")
+    assert it.shows("hostler-agent.service", "WatchdogUSec") == "2min"
+    it.noop()
+
+
+def upgrades_and_keeps_its_state(it: Installed, archive: Archive, tmp_path: Path) -> None:
+    receipts = it.run("sh", "-c", "hostler-agent receipts -o /root/before && wc -l < /root/before").split()[-1]
+    toml = it.read("/etc/hostler/agent.toml")
+    for package in build(tmp_path / "next", "hostler-agent", version="0.9.0"):
+        archive.take(package)
+    archive.publish()
+    it.apt("update")
+    it.apt("install", "--no-install-recommends", "hostler-agent")
+    assert "0.9.0-1~deb12u1" in it.run("dpkg-query", "-W", "hostler-agent")
+    assert it.read("/etc/hostler/agent.toml") == toml
+    until(it.connected, "it did not come back after the upgrade")
+    assert re.search(r"^version\s+0\.9\.0$", it.status(), re.MULTILINE)
+    it.noop()
+    after = it.run("sh", "-c", "hostler-agent receipts -o /root/after && wc -l < /root/after").split()[-1]
+    assert int(after) > int(receipts) > 0
+
+
+def removes_and_keeps_its_state(it: Installed) -> None:
+    it.apt("remove", "hostler-agent")
+    assert not it.is_there("/usr/lib/hostler-agent")
+    assert it.is_there("/var/lib/hostler/identity/node.json")
+    assert it.is_there("/etc/hostler/agent.toml")
+    it.apt("install", "--no-install-recommends", "hostler-agent")
+    until(it.connected, "it did not come back after it was removed and installed again")
+
+
+def purges_and_leaves_nothing(it: Installed) -> None:
+    it.apt("purge", *ALL)
+    left = it.run("sh", "-c", "find / -xdev -path /proc -prune -o -name '*hostler*' -print 2>/dev/null || true").split()
+    ours = ("/root/", "/etc/apt/", "/var/lib/apt/", "/var/cache/apt/", "/etc/hostname")
+    assert [path for path in left if not path.startswith(ours)] == []
+    assert "hostler" not in it.read("/etc/passwd") + it.read("/etc/group")
+
+
+@pytest.mark.parametrize("unit", ["hostler-session.service", "hostler-control.service"])
+def test_the_parts_that_face_the_network_are_exposed_to_at_most_2_5(unit: str) -> None:
+    """Issue text: `systemd-analyze security` of the network-facing part; the narrow root helper stands apart."""
+    need("systemd-analyze")
+    place = Path(__file__).parents[2] / ("agent" if "session" in unit else "control") / "systemd" / unit
+    said = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--threshold=25", str(place)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stdout[-600:]
