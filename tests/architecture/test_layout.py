@@ -14,7 +14,7 @@ OUR_CODE = [
     path
     for component in COMPONENTS
     for path in sorted((ROOT / component).rglob("*.py"))
-    if "hostler/v1" not in str(path)
+    if "hostler/v1" not in str(path) and "hostler/cri" not in str(path)
 ]
 MAX_LINES = 400
 
@@ -25,7 +25,7 @@ BANNED_CALLS = {
     ("asyncio", "ensure_future"): {},
     ("os", "system"): {},
     ("os", "popen"): {},
-    ("os", "fork"): {},
+    ("os", "fork"): {"agent/containers/shim": "one thread and the standard library: nothing else is inherited"},
     ("pickle", "loads"): {},
     ("yaml", "load"): {"hostler/catalog/load.py": "the one strict loader"},
 }

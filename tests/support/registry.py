@@ -155,6 +155,37 @@ def registry(place: Path, certs: ServerCerts, tokens: "TokenServer | None" = Non
         process.wait(10)
 
 
+@contextmanager
+def lying_registry() -> Iterator[str]:
+    """Over plain HTTP; whatever digest is asked for, it sends the same manifest. Its name."""
+    body = json.dumps({"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": {}, "layers": []}).encode()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.do_HEAD()
+            self.wfile.write(body)
+
+        def do_HEAD(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", OCI_MANIFEST)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Docker-Content-Digest", self.path.rpartition("/")[2])
+            self.end_headers()
+
+        def log_message(self, *args: Any) -> None:
+            return
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"localhost:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
+
+
 def _until_it_answers(made: Registry, process: "subprocess.Popen[bytes]") -> None:
     for _ in range(400):
         try:
@@ -213,6 +244,12 @@ class TokenServer:
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
+
+            def do_POST(self) -> None:
+                """OAuth 2 is not offered; containerd asks for it first."""
+                self.send_response(405)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
 
             def log_message(self, *args: Any) -> None:
                 return

@@ -96,6 +96,7 @@ CODES: dict[str, Code] = {
     # -- state --------------------------------------------------------------------------------
     "chain_order": Code("Refused", "a link of an allocation's chain was asked for out of its order", "the allocation begins each link by itself: 'hostler allocations show'"),
     "not_found": Code("NotFound", "there is nothing under that name in your scope", "check the id and the project"),
+    "container_missing": Code("NotFound", "the container is not there any more", "it was removed; a new attempt makes its own"),
     "definition_exists": Code("Conflict", "the version is registered with another content", "publish under a new version"),
     "definition_retired": Code("Conflict", "the definition version is retired", "use a newer version"),
     "policy_changed": Code("Conflict", "somebody else changed the policy meanwhile", "read it again, then write"),
@@ -123,6 +124,7 @@ CODES: dict[str, Code] = {
     "minter_failed": Code("Unavailable", "what issues the credential refused or does not answer", "see the control plane's log; the node asks again"),
     "controller_unreachable": Code("Unavailable", "the control plane does not answer", "check the address and that it runs"),
     "source_unreachable": Code("Unavailable", "the artifact's source does not answer", "the transfer resumes where it stood when tried again"),
+    "runtime_unavailable": Code("Unavailable", "the node's container runtime does not answer", "see that containerd or Docker runs on the node; what runs in it goes on"),
     "store_unavailable": Code("Unavailable", "the store cannot be written", "see the control plane's log"),
     # -- the work ran and failed --------------------------------------------------------------
     "exit_status": Code("StepFailed", "the command ended with an unexpected exit code", "see the step's log"),
@@ -134,6 +136,8 @@ CODES: dict[str, Code] = {
     "bad_range": Code("StepFailed", "the server answered a range request wrongly", "the transfer was not spliced; try again or another source"),
     "bad_response": Code("StepFailed", "the source answered in a way that cannot be used", "nothing of it was kept; try another source"),
     "unsafe_archive": Code("StepFailed", "an artifact holds a name, a link or a file that could reach beyond its place", "nothing of it was put in place; find out who made it"),
+    "image_missing": Code("StepFailed", "the node's container runtime does not hold the image", "pull it first; see the reference and its digest"),
+    "container_failed": Code("StepFailed", "the container runtime refused to make, start or change a container", "see the reason named, and the log of containerd or Docker on the node"),
     "image_store": Code("StepFailed", "the node's image store did not take an image", "see the log of containerd or Docker on the node"),
     "sandbox_unavailable": Code("StepFailed", "the kernel refused a wall around the command, so it was not started", "see docs/security.md for what a node's kernel needs"),
     "undeclared_effect": Code("StepFailed", "the command tried to change what its profile does not declare", "declare it under effects.writes, or mend the command"),

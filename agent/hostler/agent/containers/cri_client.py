@@ -1,0 +1,115 @@
+"""Calls to containerd over its socket, and what its refusals mean. Imports gRPC: load it where it is used."""
+
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from hostler.agent.containers.runtime import PullAuth
+from hostler.base.errors import HostlerError, error
+from hostler.cri.v1 import api_pb2 as cri
+from hostler.cri.v1.api_pb2_grpc import ImageServiceStub, RuntimeServiceStub
+from hostler.cri.v1.tasks_pb2_grpc import TasksStub
+
+CRI_NAMESPACE = (("containerd-namespace", "k8s.io"),)  # where containerd keeps what CRI has made
+CALL_S = 60.0
+PULL_S = 6 * 3600.0
+_MESSAGE_BYTES = 32 << 20
+_OPTIONS = (
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", 50),  # a daemon that restarts is back within a second
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 250),
+    ("grpc.enable_http_proxy", 0),
+)
+_Answer = TypeVar("_Answer")
+_DENIED = re.compile(
+    r"\b(401|403)\b|unauthorized|denied|insufficient_scope|authorization failed|fetch (oauth|anonymous) token",
+    re.IGNORECASE,
+)
+_DIGEST = re.compile(r"unexpected commit (digest|size)|digest mismatch|digest does not match", re.IGNORECASE)
+_UNREACHABLE = re.compile(
+    r"dial tcp|connection (refused|reset)|no such host|timeout|TLS|x509|EOF|\b5\d\d\b", re.IGNORECASE
+)
+
+
+class Client:
+    """One channel. Belongs to the loop that it was made in."""
+
+    def __init__(self, socket: Path) -> None:
+        self._channel = grpc.aio.insecure_channel(f"unix://{socket}", options=_OPTIONS)
+        self.runtime: Any = RuntimeServiceStub(self._channel)
+        self.images: Any = ImageServiceStub(self._channel)
+        self.tasks: Any = TasksStub(self._channel)
+
+    async def close(self) -> None:
+        await self._channel.close(None)
+
+    async def call(
+        self,
+        method: Callable[..., Awaitable[_Answer]],
+        request: object,
+        what: str,
+        timeout: float = CALL_S,
+        **options: Any,
+    ) -> _Answer:
+        """Raises `runtime_unavailable`, `container_missing`, `image_missing`, `timeout`, `container_failed`."""
+        try:
+            return await method(request, timeout=timeout, **options)
+        except grpc.aio.AioRpcError as err:
+            raise failure(what, err.code(), err.details() or "") from err
+
+    async def native(self, method: Callable[..., Awaitable[_Answer]], request: object, what: str) -> _Answer:
+        """A call of containerd's own interface."""
+        return await self.call(method, request, what, metadata=CRI_NAMESPACE)
+
+    async def pull(self, reference: str, auth: PullAuth | None) -> str:
+        """Raises `source_denied`, `source_unreachable`, `digest_mismatch`, `image_missing` besides."""
+        request = cri.PullImageRequest(image=cri.ImageSpec(image=reference))
+        if auth is not None:
+            request.auth.username = auth.username
+            request.auth.password = auth.password().decode()
+        try:
+            answer = await self.images.PullImage(request, timeout=PULL_S)
+        except grpc.aio.AioRpcError as err:
+            raise pull_failure(reference, err.code(), err.details() or "") from err
+        finally:
+            request.Clear()
+        made: str = answer.image_ref
+        return made
+
+
+def failure(what: str, code: grpc.StatusCode, details: str) -> HostlerError:
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return error("runtime_unavailable", f"containerd does not answer, so {what} was not done")
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return error("timeout", f"{what} did not end in time")
+    if code is grpc.StatusCode.NOT_FOUND:
+        if "image" in details and "container" not in details.partition("image")[0]:
+            return error("image_missing", f"{what}: containerd does not hold the image: {_short(details)}")
+        return error("container_missing", f"{what}: {_short(details)}")
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return error("runtime_unavailable", f"containerd offers no container runtime interface, so {what} was not done")
+    return error("container_failed", f"{what}: {_short(details)}")
+
+
+def pull_failure(reference: str, code: grpc.StatusCode, details: str) -> HostlerError:
+    """containerd tells most of it in words only."""
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNIMPLEMENTED):
+        return failure(f"pulling {reference}", code, details)
+    said = details.replace(reference, "")  # a name is no reason
+    if _DENIED.search(said):
+        return error("source_denied", f"the registry does not give out {reference}: {_short(said)}")
+    if _DIGEST.search(said):
+        return error("digest_mismatch", f"the registry sent other bytes than {reference} names: {_short(said)}")
+    if _UNREACHABLE.search(said):
+        return error("source_unreachable", f"the registry of {reference} does not answer: {_short(said)}")
+    return error("image_missing", f"the registry does not have {reference}: {_short(said)}")
+
+
+def _short(details: str) -> str:
+    text = " ".join(details.split())
+    return text if len(text) <= 300 else f"...{text[-300:]}"  # the cause stands last

@@ -1,0 +1,97 @@
+"""Sandboxes of attempts and what stands in them. Listed each time, never remembered: a crash forgets nothing."""
+
+import os
+import shutil
+from collections.abc import Awaitable, Mapping, Sequence
+from pathlib import Path
+
+from hostler.agent.containers import cri_spec
+from hostler.agent.containers.cri_client import Client
+from hostler.agent.containers.runtime import Found, State
+from hostler.agent.containers.spec import ContainerSpec
+from hostler.base.errors import HostlerError
+from hostler.cri.v1 import api_pb2 as cri
+
+MAKE_S = 240.0
+
+
+class Sandboxes:
+    def __init__(self, client: Client, log_dir: Path) -> None:
+        self._client = client
+        self._logs = log_dir
+        self._addresses: dict[str, str] = {}  # they never change
+
+    async def made(self, spec: ContainerSpec, config: cri.PodSandboxConfig) -> str:
+        """That of the attempt, or a new one; what is left of one that has died makes way."""
+        name = cri_spec.sandbox_name(spec)
+        for each in await self.listed({}):
+            if each.metadata.name == name:
+                if each.state == cri.SANDBOX_READY:
+                    return each.id
+                await self._remove(each.id)
+        os.makedirs(config.log_directory, mode=0o700, exist_ok=True)  # noqa: PTH103 - one short call
+        request = cri.RunPodSandboxRequest(config=config)
+        call = self._client.call(self._client.runtime.RunPodSandbox, request, f"making the sandbox of {name}", MAKE_S)
+        return str((await call).pod_sandbox_id)
+
+    async def address(self, sandbox: str) -> str:
+        """None of its own in the node's network."""
+        if sandbox and sandbox not in self._addresses:
+            request = cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox)
+            what = f"looking at {sandbox}"
+            try:
+                said = await self._client.call(self._client.runtime.PodSandboxStatus, request, what)
+            except HostlerError as err:
+                if err.code != "container_missing":
+                    raise
+                return ""
+            self._addresses[sandbox] = said.status.network.ip
+        return self._addresses.get(sandbox, "")
+
+    async def remove_empty(self, sandbox: str) -> None:
+        """With the directory of its logs, once nothing stands in it."""
+        if any(each.pod_sandbox_id == sandbox for each in await self.containers({})):
+            return
+        for each in await self.listed({}):
+            if each.id == sandbox:
+                await self._remove(sandbox)
+                shutil.rmtree(self._logs / each.metadata.name, ignore_errors=True)
+        self._addresses.pop(sandbox, None)
+
+    async def empty(self, labels: Mapping[str, str]) -> list[Found]:
+        """What a crash has left before anything stood in it, or after."""
+        used = {each.pod_sandbox_id for each in await self.containers({})}
+        return [
+            Found(id=each.id, name=each.metadata.name, labels=dict(each.labels), state=State.EXITED)
+            for each in await self.listed(labels)
+            if each.id not in used
+        ]
+
+    async def listed(self, labels: Mapping[str, str]) -> Sequence[cri.PodSandbox]:
+        """Only ours: Kubernetes may run on the same containerd."""
+        request = cri.ListPodSandboxRequest(filter=cri.PodSandboxFilter(label_selector=labels))
+        said = await self._client.call(self._client.runtime.ListPodSandbox, request, "listing sandboxes")
+        return [each for each in said.items if each.metadata.namespace == cri_spec.NAMESPACE]
+
+    async def containers(self, labels: Mapping[str, str]) -> Sequence[cri.Container]:
+        request = cri.ListContainersRequest(filter=cri.ContainerFilter(label_selector=labels))
+        said = await self._client.call(self._client.runtime.ListContainers, request, "listing containers")
+        return [each for each in said.containers if cri_spec.NAME in each.labels]
+
+    async def _remove(self, sandbox: str) -> None:
+        client, runtime = self._client, self._client.runtime
+        stop, remove = (
+            cri.StopPodSandboxRequest(pod_sandbox_id=sandbox),
+            cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox),
+        )
+        await unless_gone(client.call(runtime.StopPodSandbox, stop, f"stopping the sandbox {sandbox}", MAKE_S))
+        await unless_gone(client.call(runtime.RemovePodSandbox, remove, f"removing the sandbox {sandbox}", MAKE_S))
+
+
+async def unless_gone(call: Awaitable[object]) -> None:
+    """What is not there is what was wanted."""
+    try:
+        await call
+    except HostlerError as err:
+        if err.code != "container_missing":
+            raise

@@ -1,0 +1,140 @@
+"""What a `ContainerSpec` is in the words of the Container Runtime Interface, and back. Pure."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from hostler.agent.containers.runtime import State, Status
+from hostler.agent.containers.spec import ATTEMPT, PHASE, ContainerSpec
+from hostler.agent.containers.walls import kept_capabilities
+from hostler.cri.v1 import api_pb2 as cri
+
+NAME = "hostler.name"  # CRI finds containers by labels only
+NAMESPACE = "hostler"
+CPU_PERIOD_US = 100_000
+DEFAULT_SHM = 64 << 20  # what containerd gives a sandbox; CRI has no word for another size
+_LONGEST_SIGNAL = 64
+_STATES = {
+    cri.CONTAINER_CREATED: State.CREATED,
+    cri.CONTAINER_RUNNING: State.RUNNING,
+    cri.CONTAINER_UNKNOWN: State.UNKNOWN,
+}
+
+
+def sandbox_name(spec: ContainerSpec) -> str:
+    """One sandbox for all phases of an attempt."""
+    return spec.labels.get(ATTEMPT) or spec.name
+
+
+def sandbox_config(spec: ContainerSpec, log_dir: Path) -> cri.PodSandboxConfig:
+    name = sandbox_name(spec)
+    ports = [] if spec.host_network else sorted(spec.ports.values())
+    return cri.PodSandboxConfig(
+        metadata=cri.PodSandboxMetadata(name=name, uid=name, namespace=NAMESPACE),
+        log_directory=str(log_dir / name),
+        labels={key: value for key, value in spec.labels.items() if key != PHASE},
+        port_mappings=[cri.PortMapping(protocol=cri.TCP, container_port=port, host_port=port) for port in ports],
+        linux=cri.LinuxPodSandboxConfig(
+            security_context=cri.LinuxSandboxSecurityContext(
+                namespace_options=_namespaces(spec), seccomp=_seccomp(spec), privileged=spec.privileged
+            )
+        ),
+    )
+
+
+def container_config(
+    spec: ContainerSpec, *, unified: bool, shm: str = "", annotations: Mapping[str, str] | None = None
+) -> cri.ContainerConfig:
+    """
+    Args:
+        unified: the node has control groups of version 2 only, where CRI can say how many processes there may be.
+        shm: a directory of the host that stands in for /dev/shm.
+    """
+    mounts = [cri.Mount(container_path=b.target, host_path=b.source, readonly=b.read_only) for b in spec.binds]
+    if shm:
+        mounts.append(cri.Mount(container_path="/dev/shm", host_path=shm))  # noqa: S108 - inside the container
+    nodes = spec.devices.nodes
+    return cri.ContainerConfig(
+        metadata=cri.ContainerMetadata(name=spec.name),
+        image=cri.ImageSpec(image=spec.image),
+        command=spec.command,
+        working_dir=spec.working_dir,
+        envs=[cri.KeyValue(key=key, value=value) for key, value in spec.environment.items()],
+        mounts=mounts,
+        devices=[cri.Device(container_path=node, host_path=node, permissions="rw") for node in nodes],
+        CDI_devices=[cri.CDIDevice(name=name) for name in spec.devices.cdi],
+        labels={**spec.labels, NAME: spec.name},
+        annotations=annotations or {},
+        log_path=f"{spec.name}.log",
+        linux=cri.LinuxContainerConfig(resources=_resources(spec, unified=unified), security_context=_security(spec)),
+    )
+
+
+def _namespaces(spec: ContainerSpec) -> cri.NamespaceOption:
+    """Its own processes and its own IPC, whatever network."""
+    network = cri.NODE if spec.host_network else cri.POD
+    return cri.NamespaceOption(network=network, pid=cri.CONTAINER, ipc=cri.POD)
+
+
+def _seccomp(spec: ContainerSpec) -> cri.SecurityProfile:
+    kind = cri.SecurityProfile.Unconfined if spec.privileged else cri.SecurityProfile.RuntimeDefault
+    return cri.SecurityProfile(profile_type=kind)
+
+
+def _resources(spec: ContainerSpec, *, unified: bool) -> cri.LinuxContainerResources:
+    limits = spec.limits
+    made = cri.LinuxContainerResources(memory_limit_in_bytes=limits.memory_bytes)
+    if limits.cpu_millis:
+        made.cpu_period = CPU_PERIOD_US
+        made.cpu_quota = max(1000, limits.cpu_millis * CPU_PERIOD_US // 1000)
+        made.cpu_shares = max(2, limits.cpu_millis * 1024 // 1000)
+    if unified and limits.pids:
+        made.unified["pids.max"] = str(limits.pids)
+    return made
+
+
+def _security(spec: ContainerSpec) -> cri.LinuxContainerSecurityContext:
+    made = cri.LinuxContainerSecurityContext(
+        namespace_options=_namespaces(spec),
+        seccomp=_seccomp(spec),
+        privileged=spec.privileged,
+        readonly_rootfs=spec.read_only_root,
+        no_new_privs=spec.no_new_privileges,
+    )
+    if not spec.privileged:
+        made.capabilities.drop_capabilities.append("ALL")
+        made.capabilities.add_capabilities.extend(kept_capabilities(spec))
+    user, _, group = spec.user.partition(":")
+    if user.isdecimal():
+        made.run_as_user.value = int(user)
+    elif user:
+        made.run_as_username = user
+    if group.isdecimal():
+        made.run_as_group.value = int(group)
+    return made
+
+
+def status_of(said: cri.ContainerStatus, pid: int, address: str) -> Status:
+    """CRI tells a signal only as 128 + n, and that the kernel killed something in it for memory only as a reason."""
+    state, number = _STATES.get(said.state, State.UNKNOWN), 0
+    if said.state == cri.CONTAINER_EXITED:
+        state = State.EXITED
+        if 0 < said.exit_code - 128 <= _LONGEST_SIGNAL:
+            state, number = State.KILLED, said.exit_code - 128
+        if said.reason == "OOMKilled" and said.exit_code:
+            state = State.OOM
+    started, finished = said.started_at // 1_000_000, said.finished_at // 1_000_000
+    return Status(
+        state=state,
+        exit_code=said.exit_code if said.state == cri.CONTAINER_EXITED else 0,
+        signal=number,
+        reason=": ".join(filter(None, (said.reason, said.message)))[:500],
+        pid=pid if state is State.RUNNING else 0,
+        address=address,
+        started_at_ms=started,
+        finished_at_ms=max(started, finished) if finished else 0,  # a very short one may end before it began
+    )
+
+
+def state_of(said: cri.ContainerState) -> State:
+    """Of a listing, which knows no more than that it has ended."""
+    return State.EXITED if said == cri.CONTAINER_EXITED else _STATES.get(said, State.UNKNOWN)

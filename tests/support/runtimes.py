@@ -1,0 +1,81 @@
+"""What the conformance suite needs of any runtime: one that runs, an image in it, and its daemon's switch."""
+
+import asyncio
+import itertools
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from hostler.agent.containers.runtime import Line, Status
+from hostler.agent.containers.spec import ATTEMPT, MAIN_PHASE, PHASE, TASK, ContainerSpec
+from hostler.base.errors import HostlerError
+
+T = TypeVar("T")
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Bed:
+    """
+    Attributes:
+        restart: ends the daemon without notice and starts it again; nothing where there is none.
+    """
+
+    runtime: Any
+    image: str
+    restart: Callable[[], None] = lambda: None
+    fixed: dict[str, Any] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+
+    def spec(self, script: str, **changed: Any) -> ContainerSpec:
+        name = f"t{os.getpid()}-{next(_numbers)}"
+        labels = {ATTEMPT: name, TASK: f"task-{name}", PHASE: MAIN_PHASE}
+        spec = ContainerSpec(
+            name=f"{name}-main",
+            image=self.image,
+            command=("/bin/busybox", "sh", "-c", script),
+            environment={"PATH": "/bin:/usr/bin"},
+            labels=labels,
+            host_network=True,
+        )
+        return replace(spec, **self.fixed | changed)
+
+    async def start(self, script: str, **changed: Any) -> str:
+        made: str = await self.runtime.create(self.spec(script, **changed))
+        self.names.append(made)
+        await self.runtime.start(made)
+        return made
+
+    async def run(self, script: str, **changed: Any) -> Status:
+        """To its end, and away."""
+        made = await self.start(script, **changed)
+        ended: Status = await self.runtime.wait(made)
+        await self.runtime.remove(made)
+        return ended
+
+    async def output(self, container: str, cursor: str = "", *, follow: bool = True) -> list[Line]:
+        return [line async for line in self.runtime.logs(container, cursor, follow=follow)]
+
+    async def clear(self) -> None:
+        for name in self.names:
+            await self.runtime.stop(name, 0)
+            await self.runtime.remove(name)
+        await self.runtime.close()
+
+
+async def until(said: Callable[[], Any], limit_s: float = 10.0) -> Any:
+    async with asyncio.timeout(limit_s):
+        while not (found := await said()):
+            await asyncio.sleep(0.02)
+        return found
+
+
+async def answered(call: Awaitable[T]) -> T | None:
+    """None while its daemon is not back."""
+    try:
+        return await call
+    except HostlerError as err:
+        if err.code != "runtime_unavailable":
+            raise
+        return None
