@@ -3,6 +3,7 @@
 Each loads when a node that can run containers asks for it; an idle agent carries none.
 """
 
+import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -43,12 +44,10 @@ class Directories:
     async def serve(self, facts: TaskFacts) -> AsyncIterator[Path]:
         directory = self._folder / facts.attempt_uid
         directory.mkdir(parents=True, exist_ok=True, mode=0o755)
-        try:
-            yield directory
-        except Exception:
-            directory.rmdir()
-            raise
-        directory.rmdir()
+        yield directory  # what is left is discarded with the attempt
+
+    def discard(self, attempt_uid: str) -> None:
+        shutil.rmtree(self._folder / attempt_uid, ignore_errors=True)
 
 
 class NoBundles:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hostler.agent.containers import spec
-from hostler.agent.containers.devices import DeviceBook
-from hostler.agent.containers.devices import found as found_devices
+from hostler.agent.containers.device_book import DeviceBook
+from hostler.agent.containers.device_book import found as found_devices
 from hostler.agent.containers.ports import PortBook, ports_in
 from hostler.agent.containers.present import present_runtimes
 from hostler.agent.containers.runtime import ContainerRuntime, Found
@@ -40,6 +40,7 @@ class NodeWorkloads:
         runtimes: those that could be used here, by name, the preferred one first.
         silent: seconds since the control plane was known to be there.
         heard_for: seconds for which it has been there without a break.
+        present: names of the runtimes that answer where they should; by their sockets unless a test says so.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class NodeWorkloads:
         clock: Clock,
         silent: Callable[[], float],
         heard_for: Callable[[], float],
+        present: Callable[[], tuple[str, ...]] | None = None,
     ) -> None:
         self.settings, self.node_id = settings, node_id
         self.node_address = settings.node_address or own_address()
@@ -64,7 +66,8 @@ class NodeWorkloads:
         self.devices = DeviceBook(lambda: found_devices(root))
         self.tasks, self.bundles = tasks, bundles
         self.lost_devices: dict[str, set[str]] = {}
-        self._state, self._root = state, root
+        self._state = state
+        self._present = present or (lambda: present_runtimes(root, settings))
         own = (*kept, str(state), settings.containerd_socket, settings.docker_socket, settings.log_dir)
         self.kept_paths = tuple(dict.fromkeys(path for path in own if path))
         self._runtimes = dict(runtimes)
@@ -81,7 +84,7 @@ class NodeWorkloads:
         if name:
             found = self._runtimes.get(name)
         else:
-            present = present_runtimes(self._root, self.settings)
+            present = self._present()
             found = next((each for each in self._runtimes.values() if each.name in present), None)
         if found is None:
             what = f"the runtime {name}" if name else "no container runtime"
@@ -89,7 +92,7 @@ class NodeWorkloads:
         return found
 
     def runtimes(self) -> tuple[ContainerRuntime, ...]:
-        present = present_runtimes(self._root, self.settings)
+        present = self._present()
         return tuple(each for each in self._runtimes.values() if each.name in present)
 
     async def look(self, runtime: ContainerRuntime) -> None:
@@ -168,6 +171,7 @@ class NodeWorkloads:
                 gone = False
         if gone:
             await asyncio.to_thread(shutil.rmtree, self._state / "scratch" / attempt_uid, ignore_errors=True)
+            self.tasks.discard(attempt_uid)
             self.ports.free(attempt_uid)
             self.devices.free(attempt_uid)
             self.lost_devices.pop(attempt_uid, None)

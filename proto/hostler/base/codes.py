@@ -124,9 +124,9 @@ CODES: dict[str, Code] = {
     "webhook_undelivered": Code("Unavailable", "the receiver of a webhook has not taken an event", "see 'hostler webhooks list' for what it answered"),
     "signer_unavailable": Code("Unavailable", "the token or TPM that holds a signing key does not answer", "look at the token; nothing was signed"),
     "minter_failed": Code("Unavailable", "what issues the credential refused or does not answer", "see the control plane's log; the node asks again"),
-    "runtime_unavailable": Code("Unavailable", "the container runtime does not answer, or this node has none", "look at containerd or Docker on the node; see containers.runtime in the agent's configuration"),
     "controller_unreachable": Code("Unavailable", "the control plane does not answer", "check the address and that it runs"),
     "source_unreachable": Code("Unavailable", "the artifact's source does not answer", "the transfer resumes where it stood when tried again"),
+    "runtime_unavailable": Code("Unavailable", "the node's container runtime does not answer", "see that containerd or Docker runs on the node; what runs in it goes on"),
     "store_unavailable": Code("Unavailable", "the store cannot be written", "see the control plane's log"),
     # -- the work ran and failed --------------------------------------------------------------
     "exit_status": Code("StepFailed", "the command ended with an unexpected exit code", "see the step's log"),
@@ -136,7 +136,6 @@ CODES: dict[str, Code] = {
     "out_of_memory": Code("StepFailed", "a task needed more memory than it was given", "ask for more memory"),
     "setup_failed": Code("StepFailed", "the build phase before a task's command failed, so the command was not run", "see the log streams setup.stdout and setup.stderr"),
     "fence_expired": Code("StepFailed", "a task with a hard fence was stopped, because the control plane was silent for too long", "it may run elsewhere by now"),
-    "container_failed": Code("StepFailed", "the container runtime refused to make or start a container", "see the reason it gave"),
     "command_not_found": Code("StepFailed", "the command profile's executable is not on this node", "install it, or require the capability"),
     "command_changed": Code("StepFailed", "the executable's digest differs from the pinned one", "find out who replaced it"),
     "digest_mismatch": Code("StepFailed", "the bytes do not have the expected digest", "check the digest and the source"),

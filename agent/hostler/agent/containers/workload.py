@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from hostler.agent.containers.devices import Devices
+from hostler.agent.containers.device_book import Devices
 from hostler.agent.containers.runtime import ContainerRuntime
 from hostler.agent.containers.settings import ContainerSettings
 
@@ -60,6 +60,9 @@ class TaskServer(Protocol):
         An attempt gets the same directory again (the very inode: a container that outlives an agent has it mounted),
         so the directory stays where the block ends by cancellation, which is how an agent stops.
         """
+
+    def discard(self, attempt_uid: str) -> None:
+        """Removes what is left of an attempt that has ended; nothing there is success."""
 
 
 class Bundles(Protocol):

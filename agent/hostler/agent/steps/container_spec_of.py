@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hostler.agent.containers import spec
-from hostler.agent.containers.devices import Given, label_of
+from hostler.agent.containers.device_book import Given, label_of
 from hostler.agent.containers.ports import ports_text
 from hostler.agent.containers.spec import Bind, ContainerSpec, Devices, Limits
 from hostler.agent.containers.workload import TaskFacts

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from hostler.agent.containers import spec
-from hostler.agent.containers.devices import Given
+from hostler.agent.containers.device_book import Given
 from hostler.agent.containers.ports import ports_in
 from hostler.agent.containers.runtime import ContainerRuntime, Found, State, Status
 from hostler.agent.containers.workload import TaskFacts, Workloads
@@ -64,6 +64,7 @@ class ContainerTask:
             self._warn_of(decided, standing)
             if self._params.setup and spec.MAIN_PHASE not in standing:
                 await self._phase(decided, spec.SETUP_PHASE, standing)
+                await self._notes.keep()  # nobody reads its output again once there is a main container
             container, status = await self._phase(decided, spec.MAIN_PHASE, standing)
         with contextlib.suppress(HostlerError):  # the step's end is written until the disk takes it (K4)
             await self._notes.keep(main=container, status=msgspec.to_builtins(status))

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from hostler.agent.containers.devices import Given
+from hostler.agent.containers.device_book import Given
 from hostler.agent.containers.runtime import ContainerRuntime, State, Status
 from hostler.agent.containers.spec import MAIN_PHASE
 from hostler.agent.containers.workload import Workloads
