@@ -10,6 +10,7 @@ from typing import Any
 from hostler.agent.admission.admit import admit
 from hostler.agent.admission.authority import LocalAuthority
 from hostler.agent.admission.verdict import Admitted, AdmittedCancel, Refusal, Replayed
+from hostler.agent.containers.workload import Workloads
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.resolver.resolver import Resolver
@@ -101,6 +102,7 @@ async def core(
     clock: StillClock | None = None,
     redact: Callable[[str], str] = str,
     capabilities: dict[str, str] | None = None,
+    workloads: Callable[[Journal], Workloads] | None = None,
 ) -> AsyncIterator[Core]:
     """Opened twice over the same folder and keys, it is the same node after a restart."""
     keys, clock = keys or Keys(), clock or StillClock()
@@ -126,6 +128,7 @@ async def core(
         authority=authority,
         resolver=resolver,
         redact=redact,
+        workloads=workloads(journal) if workloads else None,
     )
     try:
         yield Core(keys, journal, runner, made, clock, root, trust, authority, resolver, facts, progress)

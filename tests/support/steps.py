@@ -23,6 +23,13 @@ class Told:
     progress: list[tuple[int, int, str]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     saved: list[dict[str, Any]] = field(default_factory=list)
+    streams: list[tuple[str, str]] = field(default_factory=list)
+
+    def say(self, stream: str, line: str, mark: dict[str, Any] | None = None) -> None:
+        self.lines.append(line)
+        self.streams.append((stream, line))
+        if mark is not None:
+            self.saved.append(json.loads(json.dumps(mark)))
 
     @property
     def checkpoint(self) -> dict[str, Any]:
@@ -45,6 +52,7 @@ def context_of(
     mint: Any = None,
     allocation_id: str = "",
     past: tuple[PastStep, ...] = (),
+    **more: Any,
 ) -> StepContext:
     async def save(saved: dict[str, Any]) -> None:
         told.saved.append(saved)
@@ -64,10 +72,12 @@ def context_of(
         secrets=StepSecrets(secrets or SecretTable(Deadline.after(deadline_s, host.clock), host.clock), "step"),
         cancelled=cancelled or asyncio.Event(),
         progress=lambda done, total, unit: told.progress.append((done, total, unit)),
-        log=lambda stream, line: told.lines.append(line),
+        log=lambda stream, line: told.say(stream, line),
+        log_at=lambda stream, line, mark: told.say(stream, line, mark),
         save_checkpoint=save,
         mint=mint,
         allocation_id=allocation_id,
         past=lambda: past,
         certify=canonical_json,
+        **more,
     )

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from hostler.agent.admission.authority import LocalAuthority
+from hostler.agent.containers.settings import ContainerSettings
 from hostler.agent.host.fetch_settings import FetchSettings
 from hostler.base.config import load_config
 from hostler.base.errors import error
@@ -48,7 +49,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     state_dir: journal, identity and trust of this node; mode 0700.
     token_file: where a node that is not enrolled yet waits for its token, and removes it; "" to refuse to start.
     trust_file: `trust.json` as made by `hostler pki init`; read at enrolment, then kept in `state_dir`.
-    parallel_tasks: how many tasks run at once.
+    parallel_tasks: how many tasks run at once; those that run containers have `containers.max_containers`.
     session_user: whom the network-facing process runs as when the agent is root; never root.
     log_format: auto, json or pretty.
     observe_socket: path of a Unix socket for /metrics and /health; "" for none.
@@ -67,6 +68,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     observe_socket: str = ""
     files: Files = Files()
     fetch: FetchSettings = FetchSettings()
+    containers: ContainerSettings = ContainerSettings()
     authority: LocalAuthority = LocalAuthority()
     testing: Testing = Testing()
 
@@ -80,4 +82,7 @@ def load(path: Path) -> AgentConfig:
     config = load_config(path, AgentConfig)
     if config.testing.fault_points and not config.testing.enabled:
         raise error("invalid_config", f"{path}: testing.fault_points is set but testing.enabled is not")
+    first, last = config.containers.port_range
+    if first > last:
+        raise error("invalid_config", f"{path}: containers.port_range ends before it begins")
     return config

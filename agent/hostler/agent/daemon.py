@@ -6,12 +6,14 @@
 | `Session.run` | the control plane's messages, the journal's outbox | envelopes and updates into the inbox |
 | `Pipeline.run` | inbox, open tasks of the journal | running tasks, refusals, acceptances |
 | `Renewal.run` | the clock | a new certificate, a new link |
+| `NodeWorkloads.run` | containers by their labels, the journal | removals of what no open task owns |
 | `CapabilityWatch.run` | the kernel's word of new and gone entries | a heartbeat when the node changed |
 | `Observer.run` | requests on a Unix socket, where one is configured | `/metrics` and `/health` |
 | `_housekeeping` | journal health, watchdog | `status.json`, a heartbeat when health changed |
 """
 
 import asyncio
+import functools
 import os
 import random
 import secrets
@@ -21,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from hostler.agent import capabilities
+from hostler.agent import capabilities, workload_parts
 from hostler.agent.admission.view import AdmissionView
 from hostler.agent.capability_watch import CapabilityWatch
 from hostler.agent.config import AgentConfig
@@ -43,6 +45,7 @@ from hostler.agent.runner.runner import Runner
 from hostler.agent.session.inbox import Inbox
 from hostler.agent.session.outgoing import Outgoing
 from hostler.agent.session.session import Session
+from hostler.agent.workloads import NodeWorkloads
 from hostler.base import systemd
 from hostler.base.clock import SystemClock
 from hostler.base.logs import get_logger
@@ -66,7 +69,8 @@ class Daemon:
         self.journal = journal
         self.me = identity.load(config.state)
         self.trusted = Trusted(config.state, journal, self.clock)
-        self.capabilities = capabilities.detect(Path(config.files.root))
+        self.detect = functools.partial(capabilities.detect, containers=config.containers)
+        self.capabilities = self.detect(Path(config.files.root))
         self._told = self.capabilities
         self.host = Host(
             root=Path(config.files.root),
@@ -98,6 +102,22 @@ class Daemon:
         inbox, rng = Inbox(), random.Random()
         self.outgoing = Outgoing(self.journal, self._heartbeat)
         self.journal.on_outbox(self.outgoing.rows_added)
+        containers, state = self.config.containers, self.config.state / "containers"
+        state = Path(containers.state_dir) if containers.state_dir else state
+        self.workloads = NodeWorkloads(
+            settings=containers,
+            state=state,
+            kept=(str(self.config.state),),
+            root=Path(self.config.files.root),
+            node_id=self.me.node_id,
+            runtimes=workload_parts.open_runtimes(containers, state),
+            tasks=workload_parts.open_task_server(state),
+            bundles=workload_parts.open_bundles(),
+            journal=self.journal,
+            clock=self.clock,
+            silent=lambda: self.session.silent_seconds,
+            heard_for=lambda: self.session.heard_for_seconds,
+        )
         self.runner = Runner(
             journal=self.journal,
             host=self.host,
@@ -110,6 +130,7 @@ class Daemon:
             authority=self.config.authority,
             resolver=self.resolver,
             mint=Mints(self.outside.ask, self._target, lambda: self.me, lambda: self.trusted.store, self.clock),
+            workloads=self.workloads,
         )
         self.pipeline = Pipeline(
             inbox=inbox,
@@ -119,12 +140,13 @@ class Daemon:
             view=self._view,
             clock=self.clock,
             parallel=self.config.parallel_tasks,
+            containers=containers.max_containers,
             accepted=self.outgoing.accepted,
             changed=self._changed,
         )
         self.renewal = Renewal(self.config.state, self.me, self._renew, self.clock, rng, self._renewed, self._recover)
         self.watch = CapabilityWatch(
-            Path(self.config.files.root), capabilities.detect, self.capabilities, self._capabilities_changed
+            Path(self.config.files.root), self.detect, self.capabilities, self._capabilities_changed
         )
         self.session = Session(
             outside=self.outside,
@@ -141,6 +163,7 @@ class Daemon:
 
     async def run(self) -> None:
         await self.trusted.load()
+        await self.workloads.recover()
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -156,6 +179,7 @@ class Daemon:
                     self.pipeline.run,
                     self.renewal.run,
                     self.watch.run,
+                    self.workloads.run,
                     self._housekeeping,
                 )
             ]
@@ -172,9 +196,12 @@ class Daemon:
         _log.info("agent.stopped", node_id=self.me.node_id)
 
     async def _finish_running(self) -> None:
-        """Gives what runs a moment to end; what does not is found by the journal at the next start."""
+        """Gives what runs a moment to end; what does not is found by the journal at the next start.
+
+        Containers are not waited for: they run on, and the next agent takes them up (TE-20).
+        """
         end = asyncio.get_running_loop().time() + self.config.stop_grace_seconds
-        while self.pipeline.running and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110
+        while self.pipeline.in_slots and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110
             await asyncio.sleep(0.05)  # at the end of life a glance now and then will do
 
     async def _housekeeping(self) -> None:
@@ -210,6 +237,7 @@ class Daemon:
             "storage": self.journal.storage,
             "running_tasks": self.pipeline.running,
             "hung": self.host.hung,
+            "lost_devices": sorted({node for nodes in self.workloads.lost_devices.values() for node in nodes}),
             "outbox_rows": self.journal.outbox_rows,
             "catalog_version": self.trusted.catalog_version,
             "resolver": self._resolver_said(),
@@ -266,7 +294,7 @@ class Daemon:
             return self.resolver.drift
         if abs(self.session.clock_skew_ms) > MOST_SKEW_MS:
             return CLOCK_SKEW
-        return DEGRADED if self.host.hung else ""
+        return DEGRADED if self.host.hung or self.workloads.lost_devices else ""
 
     def _view(self) -> AdmissionView:
         return AdmissionView(
@@ -313,7 +341,7 @@ class Daemon:
         return Heartbeat(
             capabilities=news,
             running_tasks=self.pipeline.running,
-            free_slots=max(0, self.config.parallel_tasks - self.pipeline.running),
+            free_slots=max(0, self.config.parallel_tasks - self.pipeline.in_slots),
             outbox_rows=self.journal.outbox_rows,
             storage=self.journal.storage,
             hold=self._hold(),

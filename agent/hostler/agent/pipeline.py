@@ -16,6 +16,7 @@ from hostler.agent.journal.journal import Journal
 from hostler.agent.journal.rows import StoredTask
 from hostler.agent.lifecycle.trust import Trusted
 from hostler.agent.runner.runner import Runner
+from hostler.agent.runner.work import runs_containers
 from hostler.agent.session.inbox import Inbox
 from hostler.base.clock import Clock
 from hostler.base.envelope import Envelope
@@ -32,7 +33,11 @@ _WORD = 64
 
 
 class Pipeline:
-    """Starts at most `parallel` tasks at once, in the order they came."""
+    """Starts at most `parallel` tasks at once, in the order they came.
+
+    A task that runs a container takes no such slot: it runs for as long as its workload does, is bounded by what the
+    node has, and by `containers` at once.
+    """
 
     def __init__(
         self,
@@ -44,6 +49,7 @@ class Pipeline:
         view: Callable[[], AdmissionView],
         clock: Clock,
         parallel: int,
+        containers: int = 64,
         accepted: Callable[[str], None],
         changed: Callable[[], None],
     ) -> None:
@@ -54,6 +60,8 @@ class Pipeline:
         self._view = view
         self._clock = clock
         self._slots = asyncio.Semaphore(parallel)
+        self._container_slots = asyncio.Semaphore(containers)
+        self._long: set[str] = set()  # tasks that run containers
         self._cancels: dict[str, asyncio.Event] = {}
         self._accepted = accepted
         self._changed = changed
@@ -65,6 +73,11 @@ class Pipeline:
     def running(self) -> int:
         """Tasks accepted and not ended, running or waiting for a slot."""
         return len(self._cancels)
+
+    @property
+    def in_slots(self) -> int:
+        """Those among them that take a slot, and that a stopping agent waits for: containers outlive it (TE-20)."""
+        return len(self._cancels) - len(self._long)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -97,14 +110,15 @@ class Pipeline:
         self._changed()
 
     async def _in_slot(
-        self, spec: TaskSpec | None, cancelled: asyncio.Event, work: Callable[[], Coroutine[Any, Any, None]]
+        self, spec: TaskSpec, cancelled: asyncio.Event, work: Callable[[], Coroutine[Any, Any, None]], *, fresh: bool
     ) -> None:
-        """Does the work when there is a slot, and for a tenant's task (`spec`) when the node is not drained."""
-        held = spec is not None and not spec.trigger_source
+        """Does the work when there is a slot, and for a tenant's task (`fresh`) when the node is not drained."""
+        held = fresh and not spec.trigger_source
+        slots = self._container_slots if spec.task_id in self._long else self._slots
         while True:
             if held and not (self._open.is_set() or cancelled.is_set()):
                 await self._open_or(cancelled)
-            async with self._slots:
+            async with slots:
                 if not held or self._open.is_set() or cancelled.is_set():  # it may have been drained meanwhile
                     await work()
                     return
@@ -121,7 +135,7 @@ class Pipeline:
         if isinstance(verdict, Admitted):
             # registered at once, so that the next envelope of the same batch is judged by it
             accepting = self._journal.accept(verdict)
-            group.create_task(self._run(verdict, accepting, self._new_cancel(verdict.spec.task_id)))
+            group.create_task(self._run(verdict, accepting, self._new_cancel(verdict.spec)))
         elif isinstance(verdict, AdmittedCancel):
             group.create_task(self._cancel(verdict))
         else:
@@ -134,9 +148,9 @@ class Pipeline:
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._accept(task_id, accepting))
                 run = functools.partial(self._runner.run, admitted, cancelled)
-                both.create_task(self._in_slot(admitted.spec, cancelled, run))
+                both.create_task(self._in_slot(admitted.spec, cancelled, run, fresh=True))
         finally:
-            self._cancels.pop(task_id, None)
+            self._forget(task_id)
 
     async def _accept(self, task_id: str, accepting: Coroutine[Any, Any, None]) -> None:
         try:
@@ -148,20 +162,19 @@ class Pipeline:
         self._accepted(task_id)
 
     def _start_stored(self, group: asyncio.TaskGroup, stored: StoredTask) -> None:
-        cancelled = self._new_cancel(stored.key.task_id)
+        spec = decode_task(decode_envelope(stored.envelope).payload)
+        cancelled = self._new_cancel(spec)
         if stored.cancel_requested:
             cancelled.set()
         self._accepted(stored.key.task_id)
-        group.create_task(self._resume(stored, cancelled))
+        group.create_task(self._resume(stored, spec, cancelled))
 
-    async def _resume(self, stored: StoredTask, cancelled: asyncio.Event) -> None:
+    async def _resume(self, stored: StoredTask, spec: TaskSpec, cancelled: asyncio.Event) -> None:
         try:
-            # what had begun finishes
-            spec = None if stored.steps else decode_task(decode_envelope(stored.envelope).payload)
             run = functools.partial(self._runner.resume, stored, self._trusted.catalog, cancelled)
-            await self._in_slot(spec, cancelled, run)
+            await self._in_slot(spec, cancelled, run, fresh=not stored.steps)  # what had begun finishes
         finally:
-            self._cancels.pop(stored.key.task_id, None)
+            self._forget(spec.task_id)
 
     async def _cancel(self, order: AdmittedCancel) -> None:
         try:
@@ -185,7 +198,13 @@ class Pipeline:
         except HostlerError as err:
             _log.error("answer.not_stored", error=err)
 
-    def _new_cancel(self, task_id: str) -> asyncio.Event:
+    def _new_cancel(self, spec: TaskSpec) -> asyncio.Event:
         event = asyncio.Event()
-        self._cancels[task_id] = event
+        self._cancels[spec.task_id] = event
+        if runs_containers(spec):
+            self._long.add(spec.task_id)
         return event
+
+    def _forget(self, task_id: str) -> None:
+        self._cancels.pop(task_id, None)
+        self._long.discard(task_id)

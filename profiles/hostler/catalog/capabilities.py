@@ -15,6 +15,8 @@ _MAX_KEY = 64
 REPORTED: dict[str, frozenset[str] | None] = {
     "compute.runtime": frozenset({"cuda", "level_zero", "none", "rocm"}),
     "container.runtime": frozenset({"containerd", "docker", "other"}),
+    "cpu.millis": None,
+    "disk.bytes": None,
     "fabric.type": frozenset({"ethernet", "infiniband", "none", "nvlink", "roce"}),
     "gpu.architecture": None,
     "gpu.count": None,
@@ -22,12 +24,14 @@ REPORTED: dict[str, frozenset[str] | None] = {
     "gpu.vendor": frozenset({"amd", "intel", "nvidia", "other"}),
     "host.init": frozenset({"other", "systemd"}),
     "host.mutation": frozenset({"full", "none"}),
+    "memory.bytes": None,
     "os.distro": None,
     "os.kernel": None,
     "os.machine": None,
     "python.conda": frozenset({"none", "present"}),
     "terminal": None,
     "tpu.type": None,
+    "workload.runtimes": None,
 }
 
 

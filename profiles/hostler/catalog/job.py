@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from hostler.catalog.oci import reference_of
 from hostler.catalog.params.container import EnvName, Mount, PortName, Resources
 
 Part = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$(?!\n)")]
@@ -104,6 +105,16 @@ def container_inputs(spec: JobSpec, path: str, parent: str, namespace: str) -> d
     """The inputs of `job.container.run@v1` (or its private twin) for a job under its whole name."""
     said: dict[str, Any] = msgspec.to_builtins(spec)
     return {"job": path, "parent": parent, "namespace": namespace} | {name: said[name] for name in _SHARED}
+
+
+def pull_inputs(image: str) -> dict[str, str]:
+    """What `job.container.private@v1` takes besides. Raises `digest_required` for an image that is not pinned."""
+    reference = reference_of(image)
+    return {
+        "pull_registry": f"https://{reference.registry}",
+        "pull_repository": reference.repository,
+        "pull_digest": reference.digest,
+    }
 
 
 def path_of(user: str, name: str, parent: str = "") -> str:

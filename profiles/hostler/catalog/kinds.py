@@ -17,6 +17,7 @@ from hostler.catalog.params.artifact import PullBlob, PullOci, Verify
 from hostler.catalog.params.cluster import Join
 from hostler.catalog.params.cluster import Verify as VerifyCluster
 from hostler.catalog.params.command import ExecAllowlisted
+from hostler.catalog.params.container import ContainerRun, ContainerStop
 from hostler.catalog.params.credential import Mint
 from hostler.catalog.params.file import Render
 from hostler.catalog.params.gpu import ContainerRuntimeCheck, DriverValidate, FabricVerify, RuntimeCheck
@@ -71,6 +72,12 @@ KINDS: dict[str, Kind] = {
     "network.fabric.verify": Kind(
         NetworkFabricVerify, "check links, RDMA ports and what collectives need of a node", ("results",)
     ),
+    "container.run": Kind(
+        ContainerRun,
+        "run one task of a job in a container, to its end",
+        ("exit_code", "runtime", "container", "ports", "started_at_ms", "finished_at_ms"),
+    ),
+    "container.stop": Kind(ContainerStop, "stop and remove what runs for a job or an attempt", ("stopped",)),
     "gpu.driver.validate": Kind(
         DriverValidate,
         "check that the devices' driver is loaded and answers for each of them",

@@ -214,6 +214,8 @@ _FILLERS: tuple[Any, ...] = (
     [{"name": "aa"}],
     [{"name": "a"}],
     "a.service",
+    "/a/a",
+    ["a"],
 )
 
 

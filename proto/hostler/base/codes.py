@@ -75,6 +75,7 @@ CODES: dict[str, Code] = {
     "keyset_stale": Code("Refused", "the keyset has expired", "sign a fresh keyset with the root keys"),
     "keyset_untrusted": Code("Refused", "the keyset is not signed by enough pinned root keys", "check the root pins of this node"),
     "local_policy_denied": Code("Refused", "this node's own authority forbids it", "see the authority section of the agent's configuration"),
+    "container_denied": Code("Refused", "this node does not let a container have what it asks for", "see the containers section of the agent's configuration"),
     "incompatible": Code("Refused", "the node lacks a required capability", "see the key named in the message"),
     "no_resolver": Code("Refused", "no rule of the node's resolver configuration says what an abstract step kind is here", "ask the node: 'hostler-agent resolve KIND'"),
     "config_drift": Code("Refused", "the node's resolver configuration was changed outside Hostler, so it is not used", "apply it again: 'hostler operations submit node.resolver.apply@v1'"),
@@ -111,6 +112,8 @@ CODES: dict[str, Code] = {
     "already_initialised": Code("Conflict", "the directory already holds keys or state", "choose an empty directory; nothing was overwritten"),
     # -- capacity and dependencies ------------------------------------------------------------
     "no_capacity": Code("Exhausted", "no nodes were free in time", "'hostler nodes list' shows what keeps nodes from being lent"),
+    "ports_exhausted": Code("Exhausted", "the node has no free port left for a task", "widen containers.port_range in the agent's configuration"),
+    "devices_exhausted": Code("Exhausted", "the node's devices are given to other tasks", "wait for one of them to end, or ask for fewer"),
     "disk_full": Code("Exhausted", "there is not enough free space", "free space on the file system named"),
     "too_large": Code("Exhausted", "a size limit was passed", "see max_artifact_size_bytes of the policy"),
     "webhook_limit": Code("Exhausted", "the scope has as many webhooks as it may", "remove one: 'hostler webhooks remove'"),
@@ -129,6 +132,11 @@ CODES: dict[str, Code] = {
     # -- the work ran and failed --------------------------------------------------------------
     "exit_status": Code("StepFailed", "the command ended with an unexpected exit code", "see the step's log"),
     "killed_by_signal": Code("StepFailed", "the command was ended by a signal", "see the step's log"),
+    "container_exit": Code("StepFailed", "a task's command ended with an exit code other than 0", "see the task's log"),
+    "container_killed": Code("StepFailed", "a task was ended by a signal", "see the task's log, and the node's"),
+    "out_of_memory": Code("StepFailed", "a task needed more memory than it was given", "ask for more memory"),
+    "setup_failed": Code("StepFailed", "the build phase before a task's command failed, so the command was not run", "see the log streams setup.stdout and setup.stderr"),
+    "fence_expired": Code("StepFailed", "a task with a hard fence was stopped, because the control plane was silent for too long", "it may run elsewhere by now"),
     "command_not_found": Code("StepFailed", "the command profile's executable is not on this node", "install it, or require the capability"),
     "command_changed": Code("StepFailed", "the executable's digest differs from the pinned one", "find out who replaced it"),
     "digest_mismatch": Code("StepFailed", "the bytes do not have the expected digest", "check the digest and the source"),

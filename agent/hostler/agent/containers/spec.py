@@ -6,6 +6,7 @@ TASK, ATTEMPT, STEP = "hostler.task", "hostler.attempt", "hostler.step"
 OPERATION, JOB, ORG, PROJECT = "hostler.operation", "hostler.job", "hostler.org", "hostler.project"
 NODE, PORTS, PHASE = "hostler.node", "hostler.ports", "hostler.phase"
 ENVELOPE = "hostler.envelope"  # digest of the signed task that it was made by
+DEVICES = "hostler.devices"  # which of the node's own devices it was given
 SETUP_PHASE, MAIN_PHASE = "setup", "main"
 
 

@@ -7,7 +7,9 @@ from typing import Protocol
 
 import msgspec
 
+from hostler.agent.containers.device_book import Devices
 from hostler.agent.containers.runtime import ContainerRuntime
+from hostler.agent.containers.settings import ContainerSettings
 
 
 class TaskFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +55,14 @@ class TaskServer(Protocol):
     """The task API (design: a unix socket a container)."""
 
     def serve(self, facts: TaskFacts) -> AbstractAsyncContextManager[Path]:
-        """→ the directory with the socket `task.sock`, to be mounted at /run/hostler; gone at the end."""
+        """→ the directory with the socket `task.sock`, to be mounted at /run/hostler; gone at the end.
+
+        An attempt gets the same directory again (the very inode: a container that outlives an agent has it mounted),
+        so the directory stays where the block ends by cancellation, which is how an agent stops.
+        """
+
+    def discard(self, attempt_uid: str) -> None:
+        """Removes what is left of an attempt that has ended; nothing there is success."""
 
 
 class Bundles(Protocol):
@@ -62,14 +71,46 @@ class Bundles(Protocol):
 
 
 class Workloads(Protocol):
-    """Everything together."""
+    """Everything together.
 
-    ports: Ports
-    tasks: TaskServer
-    bundles: Bundles
+    Attributes:
+        kept_paths: what no container ever sees of this node: its state, its configuration, the runtimes' sockets.
+    """
+
+    @property
+    def ports(self) -> Ports: ...
+    @property
+    def devices(self) -> Devices: ...
+    @property
+    def tasks(self) -> TaskServer: ...
+    @property
+    def bundles(self) -> Bundles: ...
+    @property
+    def settings(self) -> ContainerSettings: ...
+    @property
+    def node_id(self) -> str: ...
+    @property
+    def node_address(self) -> str: ...
+    @property
+    def kept_paths(self) -> tuple[str, ...]: ...
 
     def runtime(self, name: str = "") -> ContainerRuntime:
         """By name, or the one that `agent.toml` or this machine prefers. Raises `runtime_unavailable`."""
 
+    def runtimes(self) -> tuple[ContainerRuntime, ...]:
+        """All that this node has, for looking what runs; the preferred one first."""
+
+    async def look(self, runtime: ContainerRuntime) -> None:
+        """Takes note, once, of ports and devices of containers that outlived an agent. Raises `runtime_unavailable`."""
+
+    def scratch(self, attempt_uid: str) -> Path:
+        """A directory of the attempt's own, writable by any user inside its containers."""
+
+    def device_lost(self, attempt_uid: str, node: str) -> None:
+        """A device that a running container was given is gone; the node is degraded for as long as that runs (K8)."""
+
     def silent_seconds(self) -> float:
-        """Since the control plane was heard last; for hard fences (EF-05)."""
+        """Since the control plane was heard last, infinite before the first word; for hard fences (EF-05)."""
+
+    def ended(self, attempt_uid: str) -> None:
+        """The attempt's end is durable: whatever is left of it here is stopped and removed, in the background."""

@@ -72,8 +72,12 @@ class Bounds:
 
 def refuse_excess(found: Found, bounds: Bounds) -> None:
     """Raises `too_large` before anything is fetched; each blob is held to its stated size later."""
-    if bounds.most and found.size > bounds.most:
-        raise error("too_large", f"the artifact has {found.size} bytes, {bounds.most} are allowed")
+    refuse_excess_of(found.size, bounds.most)
+
+
+def refuse_excess_of(size: int, most: int) -> None:
+    if most and size > most:
+        raise error("too_large", f"the artifact has {size} bytes, {most} are allowed")
 
 
 async def collect(

@@ -91,6 +91,13 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
         artifact_keys=_artifact_keys(parts),
         allocation_id=task.allocation_id,
         past=lambda: parts.journal.past(whose.allocation_id if whose else ""),
+        operation_id=task.operation_id,
+        org_id=task.org_id,
+        project_id=task.project_id,
+        attempt_uid=task.attempt_uid,
+        replica_index=task.replica_index,
+        envelope_digest=work.envelope_digest,
+        workloads=parts.workloads,
     )
     return Prepared(index, step, kind, view, params_digest(step.kind, filled, resolved), resolved)
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from hostler.agent.containers.workload import Workloads
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.journal.rows import StoredTask, TaskKey
@@ -12,7 +13,7 @@ from hostler.agent.runner.receipt import ReceiptMaker
 from hostler.agent.runner.recover import recover
 from hostler.agent.runner.step_run import NOT_OPEN
 from hostler.agent.runner.task_run import TaskRun
-from hostler.agent.runner.work import Parts, StepAuthority, Work, key_of
+from hostler.agent.runner.work import Parts, StepAuthority, Work, key_of, runs_containers
 from hostler.agent.steps.contract import MintedSecret, MintOrder
 from hostler.base.clock import Clock
 from hostler.base.errors import HostlerError, error
@@ -35,6 +36,7 @@ class Runner:
         trust: the trust store in force now; it may change while tasks wait.
         redact: sees every log line before it is stored.
         mint: asks for credentials; without it there are none.
+        workloads: runs containers; without it there are none.
     """
 
     def __init__(
@@ -52,10 +54,11 @@ class Runner:
         resolver: Resolver,
         redact: Callable[[str], str] = str,
         mint: Callable[[MintOrder], Awaitable[MintedSecret]] | None = None,
+        workloads: Workloads | None = None,
     ) -> None:
         receipts = ReceiptMaker(signer, node_id, trust_domain)
         self._parts = Parts(
-            journal, host, receipts, clock, progress, trust, authority, redact, resolver, mint or _no_mint
+            journal, host, receipts, clock, progress, trust, authority, redact, resolver, mint or _no_mint, workloads
         )
         self._running: set[TaskKey] = set()
         journal.sign_refusals_with(receipts.refusal)
@@ -105,6 +108,7 @@ class Runner:
         if failure is not None:
             _log.warning("task.dropped", **task.ids, error=failure)
         elif task.ended is not None:
+            task.leave()
             _log.info("task.finished", **task.ids, status=task.ended.status, error_code=task.ended.error_code)
 
     async def _lost(self, stored: StoredTask, err: HostlerError) -> None:
@@ -120,6 +124,8 @@ class Runner:
             envelope_digest=stored.envelope_digest,
         )
         await durably(lambda: self._parts.journal.finish_task(stored.key, report))
+        if self._parts.workloads is not None and runs_containers(spec):
+            self._parts.workloads.ended(spec.attempt_uid)
 
 
 async def _failure_of(running: Awaitable[None]) -> Exception | None:

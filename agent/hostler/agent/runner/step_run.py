@@ -69,8 +69,12 @@ class StepRun:
         self._sandbox: dict[str, Any] = {}
         self._log = StepLog(parts.journal, parts.clock, self._redact, work.spec, index)
 
-    async def run(self, outputs: Outputs, approved: PlannedStep | None) -> Ended:
-        """Plans (unless it was just planned, for an approval), writes the intent, applies."""
+    async def run(self, outputs: Outputs, approved: PlannedStep | None, *, alive: bool = False) -> Ended:
+        """Plans (unless it was just planned, for an approval), writes the intent, applies.
+
+        Args:
+            alive: what an earlier process began runs on; taking it up waits for no credential.
+        """
         try:
             if approved is not None and approved.prepared is not None:
                 prepared, plan = approved.prepared, approved.plan
@@ -78,7 +82,8 @@ class StepRun:
                 prepared = prepare(self._parts, self._work, self._index, outputs)
                 plan = await _within(self._deadline, plan_step(prepared))
             self._know(prepared, plan.digest())
-            await self._restore()
+            if not alive:
+                await self._restore()
             point("before_intent", self._spec.kind)
             await self._write_intent()
             point("after_intent", self._spec.kind)
@@ -100,9 +105,9 @@ class StepRun:
                 raise error("interrupted_apply", f"{intent.kind} resolves to another command since it was started")
             found = await _within(self._deadline, prepared.kind.probe(prepared.view))
             if found.truth is Truth.NOT_DONE:
-                if self._cancelled.is_set():
+                if self._cancelled.is_set() and not found.alive:
                     raise error("canceled", "the task was cancelled while the agent was down")
-                return await self.run(outputs, None)
+                return await self.run(outputs, None, alive=found.alive)
             if found.truth is Truth.AMBIGUOUS:
                 why = found.note or "the step kind cannot tell"
                 raise error("interrupted_apply", f"step {intent.step_id} may or may not have happened: {why}")
@@ -189,12 +194,18 @@ class StepRun:
             cancelled=self._cancelled,
             progress=StepMeter(parts.progress, parts.clock, task, self._index).progress,
             log=self._log.line,
+            log_at=self._log.line_at,
             secrets=secrets or StepSecrets(self._secrets, step_id),
             confined=self._sandbox.update,
             certify=parts.receipts.handover,
-            save_checkpoint=functools.partial(parts.journal.save_checkpoint, self._key, step_id),
+            save_checkpoint=functools.partial(self._save, step_id),
             mint=functools.partial(self._mint, step_id),
         )
+
+    async def _save(self, step_id: str, checkpoint: dict[str, Any]) -> None:
+        """After the lines of before, which may carry an older checkpoint."""
+        self._log.flush()
+        await self._parts.journal.save_checkpoint(self._key, step_id, checkpoint)
 
     async def _mint(self, step_id: str, credential_type: str, intent: dict[str, Any], part: str) -> MintedSecret:
         task = self._work.spec

@@ -14,7 +14,7 @@ from hostler.agent.runner.prepare import Outputs
 from hostler.agent.runner.remint import Lost
 from hostler.agent.runner.reports import plan_json, step_report, task_report
 from hostler.agent.runner.step_run import Ended, StepRun
-from hostler.agent.runner.work import Parts, Work, key_of
+from hostler.agent.runner.work import Parts, Work, key_of, runs_containers
 from hostler.agent.secrets.table import SecretTable
 from hostler.base import fields
 from hostler.base.envelope import TASK_TYPE
@@ -59,6 +59,11 @@ class TaskRun:
     def close(self) -> None:
         """Wipes the task's secrets, whatever its end was."""
         self._secrets.close()
+
+    def leave(self) -> None:
+        """Its end is durable: what its containers left is cleared away (RN-11)."""
+        if self._parts.workloads is not None and runs_containers(self._task):
+            self._parts.workloads.ended(self._task.attempt_uid)
 
     async def run(self) -> None:
         """From the start."""

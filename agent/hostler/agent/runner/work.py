@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from hostler.agent.containers.workload import Workloads
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.journal.rows import ForAllocation, TaskKey
@@ -19,6 +20,8 @@ from hostler.catalog.definition import Definition
 from hostler.pki.trust import TrustStore
 from hostler.wire.report import StepProgress
 from hostler.wire.task import TaskSpec
+
+CONTAINER_RUN = "container.run"
 
 
 class Work(Protocol):
@@ -62,6 +65,7 @@ class Parts:
     redact: Callable[[str], str]
     resolver: Resolver
     mint: Callable[[MintOrder], Awaitable[MintedSecret]]
+    workloads: Workloads | None = None
 
 
 def allocation_of(work: Work) -> ForAllocation | None:
@@ -75,3 +79,8 @@ def allocation_of(work: Work) -> ForAllocation | None:
 
 def key_of(spec: TaskSpec) -> TaskKey:
     return TaskKey(spec.task_id, spec.attempt_number)
+
+
+def runs_containers(spec: TaskSpec) -> bool:
+    """Whether a step of it runs for as long as a workload does, and outlives an agent."""
+    return any(step.kind == CONTAINER_RUN for step in spec.steps)

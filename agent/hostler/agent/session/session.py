@@ -73,6 +73,21 @@ class Session:
         self.state = "connecting"
         self.clock_skew_ms = 0  # this node's clock against the control plane's, at the last welcome
         self.hold = ""
+        self._heard_at = self._since = float("-inf")  # monotonic: last word of the control plane; this link's welcome
+
+    @property
+    def silent_seconds(self) -> float:
+        """Since the control plane was known to be there: 0 while a link is up, infinite before the first welcome.
+
+        A link that broke without a word counts as up until keepalive has noticed, at most 40 s later.
+        """
+        return 0.0 if self.state == "connected" else self._clock.monotonic() - self._heard_at
+
+    @property
+    def heard_for_seconds(self) -> float:
+        """How long the present link has been up, with a control plane that remembers this node; else 0."""
+        good = self.state == "connected" and not self.hold and not self._journal.held
+        return self._clock.monotonic() - self._since if good else 0.0
 
     def redial(self) -> None:
         """Ends the present link, so that the next one uses the newest identity."""
@@ -88,7 +103,7 @@ class Session:
                 await self._link()
             except HostlerError as err:
                 self._note(err)
-            self.state = "disconnected"
+            self._lost()
             if loop.time() - started > _LONG_ENOUGH_S:
                 failures = 0
             if self._redial.is_set():
@@ -97,6 +112,11 @@ class Session:
             pause = full_jitter(failures, base_s=_BASE_S, cap_s=cap, rng=self._rng)
             failures += 1
             await asyncio.sleep(max(pause, self._retry_after_s))
+
+    def _lost(self) -> None:
+        if self.state == "connected":
+            self._heard_at = self._clock.monotonic()
+        self.state = "disconnected"
 
     def _note(self, err: HostlerError) -> None:
         if err.code in _HELD_CODES:
@@ -157,6 +177,7 @@ class Session:
     async def _welcomed(self, welcome: Welcome) -> None:
         check_agreed(welcome.protocol)
         self.state, self.hold, self._setup_failures = "connected", "", 0
+        self._since = self._clock.monotonic()
         self.clock_skew_ms = self._clock.now_ms() - welcome.server_time_ms
         await self._compare_memories(welcome)
         self._outgoing.link_up(welcome.heartbeat_seconds)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
+from hostler.agent.containers.workload import Workloads
 from hostler.agent.host.host import Host
 from hostler.agent.journal.rows import PastStep
 from hostler.agent.resolver.resolver import Resolver
@@ -112,9 +113,15 @@ class Truth(StrEnum):
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """`outcome` is set when the truth is DONE; `error_code` when it is known to have failed."""
+    """`outcome` is set when the truth is DONE; `error_code` when it is known to have failed.
+
+    Attributes:
+        alive: with NOT_DONE: it was begun and may run on. Only `apply` takes that up, or ends it where the task was
+            cancelled, and it needs no credential for either.
+    """
 
     truth: Truth
+    alive: bool = False
     outcome: Outcome | None = None
     error_code: str = ""
     note: str = ""
@@ -141,6 +148,13 @@ class StepView:
     artifact_keys: tuple[bytes, ...] = ()  # SPKI DER of keys that may sign artifacts
     allocation_id: str = ""  # that the envelope is bound to
     past: Callable[[], tuple[PastStep, ...]] = tuple  # what ended here for the allocation, oldest first
+    operation_id: str = ""
+    org_id: str = ""
+    project_id: str = ""
+    attempt_uid: str = ""
+    replica_index: int = 0
+    envelope_digest: str = ""
+    workloads: Workloads | None = None  # for kinds that run containers; None where there are none
 
     def may_fetch(self, url: str) -> bool:
         """Whether everything that limits sources admits a URL: policy, definition, this node's own (AR-06, AZ-09)."""
@@ -155,6 +169,8 @@ class StepContext(StepView):
     cancelled: asyncio.Event = field(kw_only=True)
     progress: Callable[[int, int, str], None] = field(kw_only=True)  # done, total (0 unknown), unit
     log: Callable[[str, str], None] = field(kw_only=True)  # stream (stdout, stderr, agent), line
+    # the same, and the checkpoint as of this line, written with it: neither is ever there without the other
+    log_at: Callable[[str, str, dict[str, Any]], None] = field(kw_only=True)
     save_checkpoint: Callable[[dict[str, Any]], Awaitable[None]] = field(kw_only=True)
     secrets: StepSecrets = field(kw_only=True)
     confined: Callable[[dict[str, Any]], None] = field(kw_only=True)  # for the receipt: what it was held to

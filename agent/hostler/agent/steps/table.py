@@ -19,6 +19,8 @@ MODULES: dict[str, str] = {
     "gpu.runtime.check": "hostler.agent.steps.gpu_runtime_check",
     "gpu.fabric.verify": "hostler.agent.steps.gpu_fabric_verify",
     "gpu.container_runtime.check": "hostler.agent.steps.gpu_container_runtime_check",
+    "container.run": "hostler.agent.steps.container_run",
+    "container.stop": "hostler.agent.steps.container_stop",
     "cluster.join": "hostler.agent.steps.cluster_join",
     "cluster.verify": "hostler.agent.steps.cluster_verify",
     "package.install": "hostler.agent.steps.package_install",

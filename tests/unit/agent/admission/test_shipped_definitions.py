@@ -10,6 +10,7 @@ from hostler.agent.admission.verdict import Admitted
 from hostler.agent.capabilities import detect
 from hostler.catalog.capabilities import unmet
 from hostler.catalog.inputs import check_inputs, refuse_secrets, with_defaults
+from hostler.catalog.job import JobSpec, container_inputs, pull_inputs
 from hostler.catalog.load import load_profiles
 from support import builders
 from support.keys import NOW, Keys
@@ -18,6 +19,7 @@ PROFILES = load_profiles(Path(__file__).resolve().parents[4] / "profiles")
 DEFINITIONS = {definition.ref: definition for definition, _ in PROFILES.definitions}
 KEYS = Keys()
 SHA = "a" * 64
+JOB = {"job": "/ann/train", "command": ["python", "-m", "train"]}
 S3 = {"endpoint": "https://s3.example", "bucket": "models", "prefix": "llm/v1/"}
 TENANT = {
     "allocation_id": "al-1",
@@ -37,6 +39,10 @@ INPUTS: dict[str, dict[str, Any]] = {
     "gpu.collective.test@v1": {},
     "gpu.host.bootstrap@v1": {},
     "gpu.host.verify@v1": {},
+    "job.container.private@v1": JOB
+    | {"image": f"registry.example/team/train@sha256:{SHA}"}
+    | pull_inputs(f"registry.example/team/train@sha256:{SHA}"),
+    "job.container.run@v1": JOB | {"image": f"registry.example/train@sha256:{SHA}"},
     "k8s.node.bootstrap@v1": {
         "node": "n1",
         "cluster": "east",
@@ -108,3 +114,12 @@ def test_CG_01_a_shipped_definition_requires_nothing_that_a_plain_node_lacks(ref
 def test_PF_03_the_unit_of_ray_starts_what_the_environment_in_use_holds() -> None:
     steps = {step.id: step.params for step in DEFINITIONS["ray.node.bootstrap@v1"].steps}
     assert f"ExecStart={steps['runtime']['path']}/current/bin/ray " in steps["unit"]["template"]
+
+
+def test_SK_24_a_job_compiles_to_exactly_the_inputs_of_its_definitions() -> None:
+    image = f"registry.example/team/train@sha256:{SHA}"
+    spec = JobSpec(name="train", image=image, command=("a",))
+    inputs = container_inputs(spec, "/ann/train", "", "/ann/train")
+    for ref, given in (("job.container.run@v1", inputs), ("job.container.private@v1", inputs | pull_inputs(image))):
+        check_inputs(DEFINITIONS[ref].inputs, given)
+        assert set(given) == set(DEFINITIONS[ref].inputs["properties"]), ref

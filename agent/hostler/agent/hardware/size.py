@@ -1,0 +1,39 @@
+"""How much there is of processors, memory and disk: totals, and what a control group leaves of them. 0 is unknown."""
+
+import os
+from pathlib import Path
+
+from hostler.agent.hardware.tree import number, read
+
+_GROUP = "sys/fs/cgroup"
+
+
+def cpu_millis(root: Path) -> int:
+    """Thousandths of a core that this process may use: where the agent is confined, so is what it runs."""
+    here = len(os.sched_getaffinity(0)) * 1000
+    quota, _, period = read(root / _GROUP / "cpu.max", 64).partition(" ")
+    if number(quota) > 0 and number(period) > 0:
+        return min(here, number(quota) * 1000 // number(period))
+    return here
+
+
+def memory_bytes(root: Path) -> int:
+    total = 0
+    for line in read(root / "proc/meminfo").splitlines():
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if name == "MemTotal" and words and number(words[0]) > 0:
+            total = number(words[0]) * 1024
+    most = number(read(root / _GROUP / "memory.max", 64))
+    return min(total, most) if most > 0 and total else total
+
+
+def disk_bytes(root: Path, folder: str) -> int:
+    """Of the file system that scratch space is on."""
+    for path in (root / (folder or "/var/lib/hostler").lstrip("/"), root / "var/lib", root):
+        try:
+            found = os.statvfs(path)
+        except OSError:
+            continue
+        return found.f_blocks * found.f_frsize
+    return 0

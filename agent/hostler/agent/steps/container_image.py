@@ -1,0 +1,53 @@
+"""An image for a task: from an allowed source, by digest, and only for who may have it now (RN-06, RN-12, A7)."""
+
+from hostler.agent.containers.runtime import ContainerRuntime, PullAuth
+from hostler.agent.oci.collect import find, refuse_excess_of
+from hostler.agent.oci.manifest import own_platform
+from hostler.agent.oci.registry import Registry
+from hostler.agent.secrets.material import material
+from hostler.agent.steps.artifact_access import access_of, most_bytes, owner_of, refuse_source
+from hostler.agent.steps.contract import StepContext, StepView
+from hostler.catalog.credentials import OciPull
+from hostler.catalog.oci import Reference, reference_of
+from hostler.catalog.params.container import ContainerRun
+
+
+def reference_in(view: StepView) -> Reference:
+    """Raises `digest_required`, `source_denied`."""
+    params: ContainerRun = view.params
+    reference = reference_of(params.image)
+    refuse_source(view, reference.source)
+    return reference
+
+
+async def obtain(context: StepContext, runtime: ContainerRuntime) -> str:
+    """What `ContainerSpec.image` is to be.
+
+    The registry is asked with this task's own credential, or with none, although the image may be here already from
+    another tenant's pull: what it would not give us, we do not run.
+
+    Raises:
+        HostlerError: `digest_required`, `source_denied`, `source_unreachable`, `too_large`, and the runtime's own.
+    """
+    params: ContainerRun = context.params
+    reference = reference_in(context)
+    registry = Registry(reference, access_of(context, params.credential), owner_of(context))
+    found = await find(registry, own_platform())
+    refuse_excess_of(found.size, most_bytes(context, 0))
+    if not await runtime.has_image(params.image):
+        context.log("agent", f"image of {found.size} bytes comes from {reference.registry}/{reference.repository}")
+    return await runtime.pull(params.image, _auth(context, params.credential))
+
+
+def _auth(context: StepContext, handle: str) -> PullAuth | None:
+    """The password is read when it is asked for; a registry's own token goes as what it is."""
+    if not handle:
+        return None
+    login = material(context.secrets, handle, OciPull)
+    if login.token:
+        return PullAuth(username="", password=bytes, headers={"Authorization": f"Bearer {login.token}"})
+
+    def password() -> bytes:
+        return material(context.secrets, handle, OciPull).password.encode()
+
+    return PullAuth(username=login.username, password=password)

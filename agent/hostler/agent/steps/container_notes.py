@@ -1,0 +1,63 @@
+"""What a `container.run` step must know after a restart: its checkpoint, typed.
+
+Written before each effect that it speaks of; the cursors go with the log lines themselves, in one transaction, so
+that no line is lost and none is told twice (TE-20).
+"""
+
+from typing import Any
+
+import msgspec
+
+from hostler.agent.containers.runtime import Line, Status
+from hostler.agent.steps.contract import StepContext, StepView
+
+
+class Noted(msgspec.Struct, frozen=True, kw_only=True):
+    """Attributes:
+    attempt: whose notes these are; a retry does not go on from another attempt's.
+    runtime, image: noted before anything is made; from then on a container may be there.
+    cursors: by phase, after the last line that was told.
+    main, status: of the main container, once it has ended well and all it said was told.
+    heard: monotonic second at which the control plane was last known to be there; for hard fences (EF-05).
+    """
+
+    attempt: str = ""
+    runtime: str = ""
+    image: str = ""
+    cursors: dict[str, str] = {}
+    main: str = ""
+    status: dict[str, Any] = {}
+    ports: dict[str, int] = {}
+    heard: float = 0.0
+
+    @property
+    def ended(self) -> Status | None:
+        return msgspec.convert(self.status, Status) if self.status else None
+
+
+def noted(view: StepView) -> Noted:
+    """None of another attempt's; none at all where they cannot be read."""
+    try:
+        found = msgspec.convert(view.checkpoint, Noted)
+    except msgspec.ValidationError:
+        return Noted()
+    return found if found.attempt == view.attempt_uid else Noted()
+
+
+class Notes:
+    """The notes of one run of `apply`, and where they are kept."""
+
+    def __init__(self, context: StepContext) -> None:
+        self._context = context
+        before = noted(context)
+        self.now = before if before.attempt else Noted(attempt=context.attempt_uid)
+
+    async def keep(self, **changes: Any) -> None:
+        """On disk when it returns."""
+        self.now = msgspec.structs.replace(self.now, **changes)
+        await self._context.save_checkpoint(msgspec.to_builtins(self.now))
+
+    def tell(self, phase: str, stream: str, line: Line) -> None:
+        """One line of output and the cursor behind it."""
+        self.now = msgspec.structs.replace(self.now, cursors=self.now.cursors | {phase: line.cursor})
+        self._context.log_at(stream, line.text, msgspec.to_builtins(self.now))

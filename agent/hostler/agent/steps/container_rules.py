@@ -1,0 +1,105 @@
+"""What this node lets a container have (J5, RN-05): everything is refused that root of the node has not allowed.
+
+Nothing here trusts that the control plane looked; a signed task is a wish like any other.
+"""
+
+import os
+import stat
+
+from hostler.agent.containers.settings import ContainerSettings
+from hostler.agent.containers.spec import Bind
+from hostler.agent.host.files import components, within
+from hostler.agent.steps.container_env import INSIDE
+from hostler.agent.steps.contract import StepView
+from hostler.base.errors import HostlerError, error
+from hostler.catalog.oci import Reference, reference_of
+from hostler.catalog.params.container import ContainerRun, Mount
+
+PROCESS = "process"
+APP, SCRATCH = "/app", "/scratch"
+# Whoever mounts one of these holds the node, whatever agent.toml says.
+NEVER = (
+    "/etc/hostler", "/proc", "/sys", "/dev", "/boot", INSIDE, "/run/containerd", "/run/docker", "/run/docker.sock",
+    "/run/k3s", "/run/systemd", "/run/dbus", "/var/lib/containerd", "/var/lib/docker", "/var/lib/kubelet",
+)  # fmt: skip
+# Where the house, the runtime or the kernel puts things inside.
+TAKEN = (INSIDE, APP, SCRATCH, "/proc", "/sys", "/dev")
+
+
+def check_container(params: ContainerRun, settings: ContainerSettings, runtime: str) -> None:
+    """Raises `container_denied`, `digest_required`, `incompatible`; looks at nothing but its arguments."""
+    if runtime == PROCESS and not settings.allow_process:
+        raise _denied("this node runs no job as a plain process", "allow_process")
+    if runtime == PROCESS:
+        _check_process(params)
+    else:
+        _check_image(reference_of(params.image), settings.allow_images)
+    if params.security == "privileged" and not settings.allow_privileged:
+        raise _denied("this node runs no privileged container", "allow_privileged")
+    if params.network == "host" and not settings.allow_host_network:
+        raise _denied("this node lets no container use its own network", "allow_host_network")
+    targets = [mount.target for mount in params.mounts]
+    for mount in params.mounts:
+        _check_target(mount.target)
+        _check_allowed(mount, settings)
+    if len(set(targets)) < len(targets):
+        raise error("container_denied", "two mounts have one target", hint="give each a target of its own")
+
+
+def binds_of(view: StepView, kept: tuple[str, ...]) -> tuple[Bind, ...]:
+    """The mounts of a step, each looked at as it stands on the host now. Raises `container_denied`."""
+    params: ContainerRun = view.params
+    return tuple(_bind(view, mount, kept) for mount in params.mounts)
+
+
+def _check_process(params: ContainerRun) -> None:
+    if params.image:
+        raise error("incompatible", "a plain process has no image", hint="leave the image out, or name another runtime")
+    if params.mounts or params.security == "privileged":
+        raise error("incompatible", "a plain process has neither mounts nor privileges of a container")
+
+
+def _check_image(reference: Reference, allowed: tuple[str, ...] | None) -> None:
+    name = f"{reference.registry}/{reference.repository}"
+    if allowed is not None and not any(within(name, prefix) for prefix in allowed):
+        raise _denied(f"images of {name} are not among those that this node runs", "allow_images")
+
+
+def _check_target(target: str) -> None:
+    _plain(target)
+    if any(within(target, taken) or within(taken, target) for taken in TAKEN):
+        raise error("container_denied", f"{target} is no place for a mount", hint="mount it somewhere else")
+
+
+def _check_allowed(mount: Mount, settings: ContainerSettings) -> None:
+    _plain(mount.source)
+    if not any(within(mount.source, prefix) for prefix in settings.allow_mounts):
+        raise _denied(f"{mount.source} may not be mounted", "allow_mounts")
+    if not mount.read_only and not any(within(mount.source, prefix) for prefix in settings.allow_writable_mounts):
+        raise _denied(f"{mount.source} may not be mounted for writing", "allow_writable_mounts")
+
+
+def _bind(view: StepView, mount: Mount, kept: tuple[str, ...]) -> Bind:
+    """A directory without a symbolic link on the way, that neither holds nor lies in what is kept."""
+    for path in (*NEVER, *kept):
+        if within(mount.source, path) or within(path, mount.source):
+            raise error("container_denied", f"{mount.source} would let a container reach {path}", hint="never possible")
+    try:
+        with view.host.files.parent(mount.source) as (directory, name):
+            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except (HostlerError, OSError) as err:
+        raise error("container_denied", f"{mount.source} is no directory that can be mounted") from err
+    if not stat.S_ISDIR(found.st_mode):
+        raise error("container_denied", f"{mount.source} is no directory", hint="only directories are mounted")
+    return Bind(str(view.host.path(mount.source)), mount.target, mount.read_only)
+
+
+def _plain(path: str) -> None:
+    try:
+        components(path)
+    except HostlerError as err:
+        raise error("container_denied", f"{path[:200]!r} is not a plain absolute path") from err
+
+
+def _denied(sentence: str, key: str) -> HostlerError:
+    return error("container_denied", sentence, hint=f"see containers.{key} in the agent's configuration")
