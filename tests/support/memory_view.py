@@ -29,11 +29,12 @@ from hostler.wire.task import Policy
 from support.builders import definition
 from support.control import CountingIds
 from support.keys import NOW
+from support.memory_jobs import MemoryJobs
 
 FINAL = ("succeeded", "failed", "canceled")
 
 
-class MemoryView:
+class MemoryView(MemoryJobs):
     """Implements `kernel.model.View`."""
 
     def __init__(self) -> None:
@@ -79,7 +80,7 @@ class MemoryView:
 
     def _overdue(self, task: TaskRow, now_ms: int) -> bool:
         cursor, node = self.get(CursorRow, task.node_id), self.get(NodeRow, task.node_id)
-        if task.state not in ("queued", "assigned") or 0 < task.sequence <= cursor.accepted_sequence:
+        if node is None or task.state not in ("queued", "assigned") or 0 < task.sequence <= cursor.accepted_sequence:
             return False
         late = self.get(OperationRow, task.operation_id).deadline_ms <= now_ms
         return late or (node.connection == "connected" and task.sequence > 0 and task.expires_at_ms <= now_ms)

@@ -334,6 +334,10 @@ class _Rows:
                 self._others |= {(type_, getattr(row, name)): row for row in group.get(type_, [])}
 
     def task(self, task_id: str) -> TaskRow:
+        if task_id not in self._tasks:  # an order about an old attempt leaves its task as it is
+            found = self._view.get(TaskRow, task_id)
+            assert found is not None
+            return found
         held, place = self._tasks[task_id]
         return held[place]  # type: ignore[return-value]  # filed under TaskRow
 

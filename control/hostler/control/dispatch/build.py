@@ -119,5 +119,5 @@ def build_cancel(order: CancelOrder, operation: OperationRow, task: TaskRow, epo
         expires_at_ms=order.expires_at_ms,
         control_epoch=epoch,
         correlation_id=operation.correlation_id,
-        attempt_uid=task.attempt_uid,
+        attempt_uid=order.attempt_uid or task.attempt_uid,
     )

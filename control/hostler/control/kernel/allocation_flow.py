@@ -183,6 +183,7 @@ def _settle_provisioning(
         draft.moved[allocation.allocation_id] = None
     elif all(lease.state == L_ACTIVE for lease in leases):
         told.said(draft, move(draft, allocation, "ready", active_at_ms=draft.now_ms), "allocation.active")
+        draft.look_at(allocation.org_id, allocation.project_id, allocation.allocation_id)
 
 
 def _fail(draft: Draft, allocation: AllocationRow, code: str, message: str) -> AllocationRow:

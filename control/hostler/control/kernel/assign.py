@@ -165,7 +165,7 @@ def fill(draft: Draft, operation_id: str) -> None:
     if slots <= 0:
         return
     for task in draft.tasks_of(operation_id):
-        if task.state != QUEUED:
+        if task.state != QUEUED or not task.node_id:  # a job's, that waits for a node
             continue
         node = node_of(draft, task.node_id)
         if node.state == "active" and waits(node, operation):

@@ -1,7 +1,7 @@
 """The audit line of a mutation that was refused (SE-02, I5)."""
 
 from hostler.base.errors import HostlerError, error
-from hostler.control.kernel import allocation_commands, commands, webhook_commands
+from hostler.control.kernel import allocation_commands, commands, job_commands, webhook_commands
 from hostler.control.kernel.commands import Actor, RecordRefusal
 from hostler.control.kernel.events import refused_event
 from hostler.control.kernel.model import Decision, Draft
@@ -36,6 +36,10 @@ _ACTIONS: dict[type, tuple[str, str, str]] = {
     allocation_commands.CordonNode: ("node.cordon", "node_id", "nodes"),
     allocation_commands.CloseBreaker: ("quarantine.close_breaker", "", "quarantine"),
     commands.RecordCountersignature: ("checkpoint.countersign", "index", "checkpoints"),
+    job_commands.SubmitJob: ("job.submit", "", "jobs"),
+    job_commands.SubmitChildJob: ("job.submit", "task_id", "tasks"),
+    job_commands.CancelJob: ("job.cancel", "job_id", "jobs"),
+    job_commands.CancelChildJob: ("job.cancel", "task_id", "tasks"),
     webhook_commands.CreateWebhook: ("webhook.create", "", "webhooks"),
     webhook_commands.DeleteWebhook: ("webhook.delete", "webhook_id", "webhooks"),
     webhook_commands.EnableWebhook: ("webhook.enable", "webhook_id", "webhooks"),

@@ -8,6 +8,7 @@ from hostler.control.kernel import events
 from hostler.control.kernel.assign import fill, judged_again, order_cancel
 from hostler.control.kernel.commands import Actor, CancelOperation, RetryOperation
 from hostler.control.kernel.documents import definition_of
+from hostler.control.kernel.job_rows import JobRow
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import AttemptRow, DefinitionRow, OperationRow, TaskRow
 from hostler.control.kernel.tasks import end_task, move_task, node_of, operation_of
@@ -21,7 +22,7 @@ _REUSABLE = ("succeeded", "reused")
 
 def cancel(draft: Draft, command: CancelOperation) -> Decision:
     """Queued tasks end here; what a node may have begun ends when the node says so (OP-17)."""
-    operation = _own(draft, command.actor, command.project_id, command.operation_id)
+    operation = own(draft, command.actor, command.project_id, command.operation_id)
     _not_a_link(operation, command.actor)
     if operation.status in FINAL:
         raise error("operation_final", f"operation {operation.operation_id} is {operation.status}")
@@ -62,8 +63,10 @@ def request_cancel(draft: Draft, task: TaskRow) -> TaskRow:
 
 def retry(draft: Draft, command: RetryOperation) -> Decision:
     """A new attempt of every task that did not succeed (RT-03, RT-04)."""
-    operation = _own(draft, command.actor, command.project_id, command.operation_id)
+    operation = own(draft, command.actor, command.project_id, command.operation_id)
     _not_a_link(operation, command.actor)
+    if draft.settings.jobs.is_job(operation.operation_type) and draft.get(JobRow, operation.operation_id):
+        raise error("operation_final", f"job {operation.operation_id} is tried again by itself, as its spec says")
     retry_operation(draft, operation, command.actor)
     return draft.decision()
 
@@ -175,7 +178,7 @@ def _reusable_steps(draft: Draft, operation: OperationRow) -> tuple[str, ...]:
     return tuple(step.id for step in definition_of(row.document).steps if step.reusable)
 
 
-def _own(draft: Draft, actor: Actor, project_id: str, operation_id: str) -> OperationRow:
+def own(draft: Draft, actor: Actor, project_id: str, operation_id: str) -> OperationRow:
     """The operation, if it is of the actor's project; else it does not exist for them (S2)."""
     operation = draft.get(OperationRow, operation_id)
     foreign = operation is not None and (

@@ -4,7 +4,7 @@ import msgspec
 
 from hostler.base.errors import error
 from hostler.base.ids import is_name
-from hostler.control.kernel import events
+from hostler.control.kernel import events, job_flow
 from hostler.control.kernel.allocation_commands import CordonNode
 from hostler.control.kernel.allocation_rows import CordonRow
 from hostler.control.kernel.allocation_states import CORDONED, DRAINING, scheduling_of
@@ -55,6 +55,7 @@ def cordon(draft: Draft, command: CordonNode) -> Decision:
     if node.scheduling == DRAINING != scheduling:
         _go_on(draft, node.node_id)
     draft.freed[node.node_id] = None
+    job_flow.look_at_node(draft, now)
     return draft.decision(scheduling)
 
 

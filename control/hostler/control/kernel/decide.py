@@ -17,6 +17,9 @@ from hostler.control.kernel import (
     cordons,
     credentials,
     fold,
+    job_commands,
+    job_flow,
+    jobs,
     keysets,
     nodes,
     principals,
@@ -68,6 +71,10 @@ HANDLERS: dict[type, Handler] = {
     allocation_commands.ProbeNode: allocations.probe,
     allocation_commands.CordonNode: cordons.cordon,
     allocation_commands.CloseBreaker: quarantine.close_breaker,
+    job_commands.SubmitJob: jobs.submit,
+    job_commands.SubmitChildJob: jobs.submit_child,
+    job_commands.CancelJob: jobs.cancel,
+    job_commands.CancelChildJob: jobs.cancel_child,
     webhook_commands.CreateWebhook: webhooks.create,
     webhook_commands.DeleteWebhook: webhooks.delete,
     webhook_commands.EnableWebhook: webhooks.enable,
@@ -91,7 +98,8 @@ def decide(
             keyset, or the refusal.
     """
     draft = Draft(view, settings, ids, now_ms)
-    draft.follow = allocation_flow.follow
+    draft.follow = _follow
+    draft.take_again = job_flow.take_again
     try:
         if isinstance(command, commands.RegisterCatalog):
             if not isinstance(opened, Catalog):
@@ -105,6 +113,13 @@ def decide(
     except HostlerError as refusal:
         line = audit.refused(command, refusal, now_ms)
         return Decision(refusal=refusal, events=[line] if line else [])
+
+
+def _follow(draft: Draft) -> None:
+    """What ended may free a node for a job, and a job's end a node for an allocation."""
+    allocation_flow.follow(draft)
+    while job_flow.follow(draft):
+        allocation_flow.follow(draft)
 
 
 def _refusal(opened: object) -> Exception:

@@ -20,6 +20,12 @@ EVENT_TYPES: dict[str, str] = {
     "task.late_result": "a result of an attempt that had been given up; kept, without effect",
     "task.signed_again": "the window of its envelope passed before the node took it",
     "task.waiting": "the task cannot be sent although its node is there, and why",
+    # -- jobs -----------------------------------------------------------------------------------
+    "job.submitted": "a job was accepted, as the operation of the same id",
+    "job.task_placed": "a task of a job got a node",
+    "job.task_preempted": "a task was told to make room for a more important one",
+    "job.task_retried": "an attempt of a task ended and the next waits for a node, with what it is counted as",
+    "job.finished": "a job is over, after its operation's last event",
     # -- credentials ----------------------------------------------------------------------------
     "credential.minted": "a credential was handed to a step, never what it is",
     "credential.mint_failed": "the issuer did not issue, or the step had ended meanwhile",

@@ -91,7 +91,7 @@ def _of_task(type_: str, operation: OperationRow, task: TaskRow, now_ms: int, er
         task_id=task.task_id,
         node_id=task.node_id,
         correlation_id=operation.correlation_id,
-        resource_name=f"nodes/{task.node_id}",
+        resource_name=f"nodes/{task.node_id}" if task.node_id else f"tasks/{task.task_id}",
         error_code=error_code,
         body=body,
     )

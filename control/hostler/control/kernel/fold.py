@@ -10,7 +10,7 @@ from operator import attrgetter
 import msgspec
 
 from hostler.base.digest import sha256_hex
-from hostler.control.kernel import events
+from hostler.control.kernel import events, job_flow
 from hostler.control.kernel.artifacts import artifact_rows, refused
 from hostler.control.kernel.assign import cursor_of, freed
 from hostler.control.kernel.cancel import decode_reused
@@ -52,17 +52,25 @@ def fold(draft: Draft, command: FoldReports) -> Decision:
 def _task_for(draft: Draft, node_id: str, body: Body) -> TaskRow | None:
     """The task a report is about, if it is that node's; anything else is noted and dropped."""
     task = draft.get(TaskRow, body.task_id)
-    if task is not None and task.node_id == node_id:
+    if task is not None and _ran_on(draft, task, node_id, body.attempt_uid):
         return task
     _note(draft, node_id, "node.report_dropped", body, "the task is not one of this node's")
     return None
 
 
-def _attempt_for(draft: Draft, task: TaskRow, body: Body) -> AttemptRow | None:
+def _ran_on(draft: Draft, task: TaskRow, node_id: str, attempt_uid: str) -> bool:
+    """It is there now, or that attempt of it was: a job's task may have moved on meanwhile (EF-02)."""
+    if task.node_id == node_id:
+        return True
+    attempt = draft.get(AttemptRow, attempt_uid)
+    return attempt is not None and (attempt.task_id, attempt.node_id) == (task.task_id, node_id)
+
+
+def _attempt_for(draft: Draft, node_id: str, task: TaskRow, body: Body) -> AttemptRow | None:
     attempt = draft.get(AttemptRow, body.attempt_uid)
-    if attempt is not None and attempt.task_id == task.task_id:
+    if attempt is not None and attempt.task_id == task.task_id and attempt.node_id == node_id:
         return attempt
-    _note(draft, task.node_id, "node.report_dropped", body, "the attempt is not one of the task's")
+    _note(draft, node_id, "node.report_dropped", body, "the attempt is not one of the task's on this node")
     return None
 
 
@@ -96,7 +104,7 @@ def fold_step(draft: Draft, node_id: str, report: StepReport) -> None:
     """A step's start or end. Of an old attempt it is kept as history and changes nothing else."""
     digest = _keep_receipt(draft, node_id, report)
     task = _task_for(draft, node_id, report)
-    attempt = _attempt_for(draft, task, report) if task else None
+    attempt = _attempt_for(draft, node_id, task, report) if task else None
     if task is None or attempt is None:
         return
     step = _step_row(task, attempt, report, digest)
@@ -107,7 +115,7 @@ def fold_step(draft: Draft, node_id: str, report: StepReport) -> None:
         draft.update(replace(step, started_at_ms=step.started_at_ms or before.started_at_ms))
     else:
         return  # told before: an ended step does not change
-    _keep_artifacts(draft, task, step, report)
+    _keep_artifacts(draft, node_id, task, step, report)
     if task.attempt_uid != report.attempt_uid or task.state in FINAL:
         return
     if task.state == ASSIGNED:
@@ -116,10 +124,10 @@ def fold_step(draft: Draft, node_id: str, report: StepReport) -> None:
     draft.events.append(events.progress(operation, task, step, draft.now_ms))
 
 
-def _keep_artifacts(draft: Draft, task: TaskRow, step: StepRow, report: StepReport) -> None:
-    draft.artifacts += artifact_rows(task, step, report.artifacts, draft.now_ms)
+def _keep_artifacts(draft: Draft, node_id: str, task: TaskRow, step: StepRow, report: StepReport) -> None:
+    draft.artifacts += artifact_rows(replace(task, node_id=node_id), step, report.artifacts, draft.now_ms)
     if (count := refused(report.artifacts)) > 0:
-        _note(draft, task.node_id, "node.report_dropped", report, f"{count} artifacts of the step do not hold together")
+        _note(draft, node_id, "node.report_dropped", report, f"{count} artifacts of the step do not hold together")
 
 
 def _step_row(task: TaskRow, attempt: AttemptRow, report: StepReport, digest: str) -> StepRow:
@@ -158,7 +166,7 @@ def fold_task(draft: Draft, node_id: str, report: TaskReport) -> None:
         _note(draft, node_id, "node.refused", report, report.error_code)
         return
     task = _task_for(draft, node_id, report)
-    attempt = _attempt_for(draft, task, report) if task else None
+    attempt = _attempt_for(draft, node_id, task, report) if task else None
     if task is None or attempt is None:
         return
     if task.attempt_uid != report.attempt_uid or task.state in FINAL:
@@ -207,6 +215,8 @@ def _late(draft: Draft, task: TaskRow, attempt: AttemptRow, report: TaskReport) 
         state = _ATTEMPT[_END[report.status]]
         draft.update(replace(attempt, state=state, exit=report.error_code, finished_at_ms=report.at_ms))
     operation = operation_of(draft, task.operation_id)
+    if draft.settings.jobs.is_job(operation.operation_type):
+        job_flow.stray_ended(draft, attempt.attempt_uid, operation)
     draft.events.append(
         events.task_event(
             "task.late_result",
@@ -237,7 +247,7 @@ def _keep_receipt(draft: Draft, node_id: str, report: StepReport | TaskReport) -
             node_id=node_id,
             digest=digest,
             chain_index=report.chain_index,
-            operation_id=task.operation_id if task is not None and task.node_id == node_id else "",
+            operation_id=task.operation_id if task and _ran_on(draft, task, node_id, report.attempt_uid) else "",
             task_id=report.task_id,
             attempt_uid=report.attempt_uid,
             step_id=report.step_id if isinstance(report, StepReport) else "",

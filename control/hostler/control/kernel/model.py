@@ -12,6 +12,8 @@ from hostler.control.kernel.allocation_settings import AllocationSettings
 from hostler.control.kernel.artifacts import ArtifactRow
 from hostler.control.kernel.audit_rows import CheckpointHeadRow, CheckpointRow, CountersignatureRow
 from hostler.control.kernel.credential_rows import MintRow, RunnerKeyRow
+from hostler.control.kernel.job_rows import JOB_ROWS, JobView
+from hostler.control.kernel.job_settings import JobSettings
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import (
     AttemptRow,
@@ -55,6 +57,7 @@ KEYED: tuple[type[Row], ...] = (
     TaskRow,
     AttemptRow,
     StepRow,
+    *JOB_ROWS,
     MetaRow,
     KeysetRow,
     CheckpointRow,
@@ -98,9 +101,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     control_epoch: int = 1
     decider: Any = None  # a `permitted.Decider` that may refuse more than the policy does (AZ-11)
     allocations: AllocationSettings = AllocationSettings()
+    jobs: JobSettings = JobSettings()
 
 
-class View(Protocol):
+class View(JobView, Protocol):
     """What is stored, as of the last applied decision. Only what a command asks for is read."""
 
     def get(self, type_: type[R], key: Any) -> R | None: ...
@@ -169,12 +173,15 @@ class TaskOrder(msgspec.Struct, frozen=True):
 
 
 class CancelOrder(msgspec.Struct, frozen=True):
+    """`attempt_uid` is "" for the task's present attempt."""
+
     task_id: str
     node: NodeRow
     sequence: int
     nonce: bytes
     not_before_ms: int
     expires_at_ms: int
+    attempt_uid: str = ""
 
 
 class CheckpointOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,6 +233,10 @@ class Draft:
         self.moved: dict[str, None] = {}  # allocations of which a node moved
         self.freed: dict[str, None] = {}  # nodes that may have become assignable
         self.follow: Callable[[Draft], None] = lambda _: None
+        self.take_again: Callable[[Draft, TaskRow, str, str, str, str], TaskRow | None] = lambda *_: None
+        self.job_tasks: dict[str, None] = {}  # of jobs, that ended
+        # (org, project, allocation) whose waiting jobs are looked at, and for which nodes: None for all
+        self.pools: dict[tuple[str, str, str], set[str] | None] = {}
         self._rows: dict[type[Row], dict[Any, Row]] = {}
         self._new: dict[type[Row], dict[Any, None]] = {}  # in order
 
@@ -281,6 +292,21 @@ class Draft:
         made = [self._rows[type_][key] for key in self._new.get(type_, ())]
         known = {KEYS[type_](row) for row in made}
         return [*(row for row in self.current(stored) if KEYS[type_](row) not in known), *made]  # type: ignore[list-item]
+
+    def matching(self, type_: type[R], stored: Iterable[R], keep: Callable[[R], bool]) -> list[R]:
+        """Stored rows, those this draft has made, and those it has changed so that they belong there now."""
+        key = KEYS[type_]
+        found: dict[Any, Any] = {key(row): row for row in stored} | self._rows.get(type_, {})
+        return [row for row in found.values() if keep(row)]
+
+    def look_at(self, org_id: str, project_id: str, allocation_id: str, node_id: str = "") -> None:
+        """Something became free for the jobs of a pool: on one node, or anywhere."""
+        key = org_id, project_id, allocation_id
+        nodes = self.pools.setdefault(key, set())
+        if not node_id:
+            self.pools[key] = None
+        elif nodes is not None:
+            nodes.add(node_id)
 
     def decision(self, result: Any = None, refusal: HostlerError | None = None) -> Decision:
         self.follow(self)

@@ -136,6 +136,7 @@ def release(draft: Draft, command: ReleaseNode) -> Decision:
     if not node.hold:
         return draft.decision()
     draft.update(replace(node, hold="", instance_id="", past_instances="[]"))
+    draft.look_at(node.org_id, node.project_id, node.allocation_id, node.node_id)
     draft.events.append(
         events.node_event(
             "node.released", node, draft.now_ms, actor=command.actor, action="node.release", before=node.hold

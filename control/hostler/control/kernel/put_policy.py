@@ -15,6 +15,8 @@ from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.policies import Effective, chain, effective, overlay_in
 from hostler.control.kernel.policy_rows import ANY_TYPE, SCOPES, PolicyRow
 
+_POOLS_AT_ONCE = 1000  # with waiting jobs; a look at one that a policy does not concern changes nothing
+
 
 def put(draft: Draft, command: PutPolicy) -> Decision:
     """→ the new revision. Refuses what would weaken its parents, naming the key."""
@@ -57,6 +59,8 @@ def put(draft: Draft, command: PutPolicy) -> Decision:
         )
     )
     fill_waiting(draft, "" if command.operation_type == ANY_TYPE else command.operation_type)
+    for pool in draft.view.pools_waiting(_POOLS_AT_ONCE):
+        draft.look_at(*pool)
     return draft.decision(row.revision)
 
 

@@ -242,10 +242,11 @@ class OperationRow(Row, frozen=True, kw_only=True):
 
 
 class TaskRow(Row, frozen=True, kw_only=True):
-    """An operation's share for one node. `sequence` is that of its newest envelope, 0 while it has none."""
+    """An operation's share for one node, which a job's task has only once it is placed ("" before).
+    `sequence` is that of its newest envelope, 0 while it has none."""
 
     KEY = ("task_id",)
-    FIXED = ("operation_id", "child_cluster", "node_id", "replica_index", "approved_plan_digest", "created_at_ms")
+    FIXED = ("operation_id", "child_cluster", "replica_index", "approved_plan_digest", "created_at_ms")
 
     task_id: str
     operation_id: str
@@ -278,7 +279,7 @@ class AttemptRow(Row, frozen=True, kw_only=True):
     """One try. `lost` was ended by us without the node's word; its own late word still lands here."""
 
     KEY = ("attempt_uid",)
-    FIXED = ("task_id", "attempt_number", "node_id", "reused", "created_at_ms")
+    FIXED = ("task_id", "attempt_number", "reused", "created_at_ms")
 
     attempt_uid: str
     task_id: str

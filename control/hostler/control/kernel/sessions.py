@@ -4,7 +4,7 @@ import msgspec
 
 from hostler.base.errors import error
 from hostler.catalog.capabilities import bounded
-from hostler.control.kernel import allocation_flow, capability, events, keysets
+from hostler.control.kernel import allocation_flow, capability, events, job_flow, keysets
 from hostler.control.kernel.allocation_states import DEGRADED, OK, resting_health
 from hostler.control.kernel.assign import assign, cursor_of, free_slots, give_up, order_cancel, waits
 from hostler.control.kernel.commands import ControlStarted, ExpireTasks, NodeGone, NodeHello, NodeStatus, TasksAccepted
@@ -70,6 +70,8 @@ def hello(draft: Draft, command: NodeHello) -> Decision:
         here = _compare_marks(draft, here, high_sequence, frozenset(said.open_tasks))
     if not here.hold:
         _send_what_waited(draft, here, high_sequence)
+        job_flow.end_strays(draft, here, high_sequence)
+        job_flow.look_at_node(draft, here)
     draft.wake.add(node.node_id)
     return draft.decision()
 
@@ -123,6 +125,7 @@ def status(draft: Draft, command: NodeStatus) -> Decision:
         return draft.decision()
     if now.health != node.health:
         draft.freed[node.node_id] = None
+        job_flow.look_at_node(draft, now)
     draft.update(now)
     if capabilities != node.capabilities:
         _capabilities_changed(draft, node, now)
@@ -152,6 +155,7 @@ def _capabilities_changed(draft: Draft, before: NodeRow, now: NodeRow) -> None:
     draft.events.append(events.node_event("node.capabilities_changed", now, draft.now_ms, changed=changed))
     if now.connection != "connected" or now.hold or now.state != "active":
         return
+    job_flow.look_at_node(draft, now)
     for task in draft.open_tasks_on(now.node_id):
         untaken = task.state == ASSIGNED and task.expires_at_ms <= draft.now_ms
         may_go = task.state == QUEUED and free_slots(draft, operation_of(draft, task.operation_id)) > 0
@@ -201,8 +205,21 @@ def _journal_lost(draft: Draft, node: NodeRow, high_sequence: int, open_tasks: f
     for task in draft.open_tasks_on(node.node_id):
         taken = 0 < task.sequence <= cursor.accepted_sequence
         if taken and task.sequence > high_sequence and task.task_id not in open_tasks:
+            if draft.settings.jobs.is_job(operation_of(draft, task.operation_id).operation_type):
+                _adopt(draft, task, node)
+                continue
             message = f"node {node.name} lost its journal while it held the task"
             give_up(draft, task, "interrupted_apply", message)
+
+
+def _adopt(draft: Draft, task: TaskRow, node: NodeRow) -> None:
+    """The same attempt under a new sequence: the node finds its container and goes on with it (EF-09, K3)."""
+    back = move_task(
+        draft, task, "recover", sequence=0, cancel_sequence=0, cancel_requested=0, expires_at_ms=0, envelope_digest=""
+    )
+    sent = assign(draft, back, node)
+    if task.cancel_requested and sent.state == ASSIGNED:
+        order_cancel(draft, sent, node)
 
 
 def _send_what_waited(draft: Draft, node: NodeRow, high_sequence: int) -> None:
@@ -292,4 +309,5 @@ def expire(draft: Draft, _: ExpireTasks) -> Decision:
         if task.state not in FINAL:
             order_cancel(draft, task, node_of(draft, task.node_id))
     allocation_flow.expire(draft)
+    job_flow.expire(draft)
     return draft.decision(ended)

@@ -43,12 +43,18 @@ def submit(draft: Draft, command: SubmitOperation) -> Decision:
 
 
 def place(
-    draft: Draft, command: SubmitOperation, action: str = "operation.submit", *, audited: bool = True
+    draft: Draft,
+    command: SubmitOperation,
+    action: str = "operation.submit",
+    *,
+    audited: bool = True,
+    unplaced: bool = False,
 ) -> tuple[OperationRow, DefinitionRow]:
     """Checks, stores and sends an operation.
 
     Args:
         audited: False where the decision that asks for it is in the audit already.
+        unplaced: a job's: the nodes of its tasks are chosen later.
     """
     row = draft.get(DefinitionRow, f"{command.operation_type}@{command.version}")
     definition = _usable(row, command)
@@ -58,10 +64,10 @@ def place(
     )
     policy = policies.tightened(policy, command.limits)
     permitted.check(_question(command, definition, inputs, policy.policy), draft.settings.decider)
-    nodes = targets.select(draft, command)
+    nodes = [] if unplaced else targets.select(draft, command)
     _check_plans(command, nodes, definition)
     assert row is not None
-    tasks = len(nodes) * command.target_selector.replicas
+    tasks = (1 if unplaced else len(nodes)) * command.target_selector.replicas
     operation = _operation(draft, command, row, inputs, request_digest(command), tasks, policy)
     draft.insert(operation)
     draft.events.append(
@@ -79,7 +85,7 @@ def place(
             correlation_id=command.correlation_id,
         )
     )
-    _add_tasks(draft, command, operation, nodes)
+    _add_tasks(draft, command, operation, [node.node_id for node in nodes] or [""])
     fill(draft, operation.operation_id)
     return operation, row
 
@@ -228,17 +234,17 @@ def _operation(
     )
 
 
-def _add_tasks(draft: Draft, command: SubmitOperation, operation: OperationRow, nodes: list[NodeRow]) -> None:
+def _add_tasks(draft: Draft, command: SubmitOperation, operation: OperationRow, nodes: list[str]) -> None:
     """One task for each node and replica, each with its first attempt (OP-10, DM-16)."""
     new, now_ms = draft.ids.new, draft.now_ms
     for replica in range(command.target_selector.replicas):
-        for node in nodes:
+        for node_id in nodes:
             task = TaskRow(
                 task_id=new(TASK, now_ms),
                 operation_id=operation.operation_id,
-                node_id=node.node_id,
+                node_id=node_id,
                 replica_index=replica,
-                approved_plan_digest=command.approved_plans.get(node.node_id, ""),
+                approved_plan_digest=command.approved_plans.get(node_id, ""),
                 created_at_ms=now_ms,
                 attempt_uid=new(ATTEMPT, now_ms),
             )
@@ -248,7 +254,7 @@ def _add_tasks(draft: Draft, command: SubmitOperation, operation: OperationRow, 
                     attempt_uid=task.attempt_uid,
                     task_id=task.task_id,
                     attempt_number=1,
-                    node_id=node.node_id,
+                    node_id=node_id,
                     created_at_ms=now_ms,
                 )
             )

@@ -14,7 +14,8 @@ from hostler.control.kernel.rows import NodeRow
 def kinds_of(selector: TargetSelector) -> tuple[str, ...]:
     """How the targets are chosen, in the words of `allowed_target_kinds`."""
     chosen = {"node": selector.nodes, "group": selector.labels, "allocation": selector.allocation}
-    return tuple(kind for kind, given in chosen.items() if given)
+    # a job names none: its nodes are chosen by what they are
+    return tuple(kind for kind, given in chosen.items() if given) or ("group",)
 
 
 def select(draft: Draft, command: SubmitOperation) -> list[NodeRow]:

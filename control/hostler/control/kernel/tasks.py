@@ -62,6 +62,10 @@ def end_task(draft: Draft, task: TaskRow, event: str, *, attempt_state: str = ""
     Args:
         attempt_state: what the attempt's own row says, where that differs from the task's state.
     """
+    code = changes.get("error_code", "")
+    again = draft.take_again(draft, task, event, attempt_state, code, changes.get("error_message", ""))
+    if again is not None:  # a job's, which waits for another node
+        return again
     moved = move_task(draft, task, event, finished_at_ms=draft.now_ms, **changes)
     attempt = draft.get(AttemptRow, task.attempt_uid)
     if attempt is not None:
@@ -81,6 +85,8 @@ def end_task(draft: Draft, task: TaskRow, event: str, *, attempt_state: str = ""
     settle(draft, operation)
     if operation.linked_allocation_id or operation.linked_node_id:
         draft.touched[operation.operation_id, task.node_id] = None
+    if draft.settings.jobs.is_job(operation.operation_type):
+        draft.job_tasks[task.task_id] = None
     return moved
 
 

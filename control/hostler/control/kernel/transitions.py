@@ -40,6 +40,9 @@ TASK: dict[tuple[str, str], str] = {
     (ASSIGNED, "fail"): FAILED,
     (ASSIGNED, "cancel"): CANCELED,
     (RUNNING, "recover"): QUEUED,
+    (QUEUED, "requeue"): QUEUED,  # a job's task leaves its node and waits for another, as a new attempt
+    (ASSIGNED, "requeue"): QUEUED,
+    (RUNNING, "requeue"): QUEUED,
     (RUNNING, "succeed"): SUCCEEDED,
     (RUNNING, "fail"): FAILED,
     (RUNNING, "cancel"): CANCELED,

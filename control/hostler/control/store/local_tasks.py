@@ -36,13 +36,17 @@ UNANSWERED = f"""
     JOIN envelopes e ON e.node_id = t.node_id AND e.sequence = t.cancel_sequence
     WHERE n.connection = 'connected' AND t.cancel_requested = 1 AND e.expires_at_ms <= :now LIMIT :limit
 """  # noqa: S608
-# What a node has not taken yet: above its mark, and still the newest word about an open task.
+# What a node has not taken yet: above its mark, and still the newest word about an open task, or about an attempt of
+# it that was replaced while the node was away.
 UNDELIVERED = """
     SELECT e.sequence, e.envelope FROM envelopes e
     JOIN node_cursors c ON c.node_id = e.node_id
     JOIN local_tasks t ON t.task_id = e.task_id
     WHERE e.node_id = :node AND e.sequence > :after AND e.sequence > c.accepted_sequence
-      AND t.finished_at_ms = 0 AND (t.sequence = e.sequence OR t.cancel_sequence = e.sequence)
+      AND ((t.node_id = e.node_id AND t.finished_at_ms = 0
+            AND (t.sequence = e.sequence OR t.cancel_sequence = e.sequence))
+           OR EXISTS (SELECT 1 FROM stray_attempts s WHERE s.task_id = e.task_id AND s.ended_at_ms = 0
+                      AND s.node_id = e.node_id AND s.cancel_sequence = e.sequence))
     ORDER BY e.sequence LIMIT :limit
 """
 SIGNED = """
@@ -66,6 +70,15 @@ WAITING_OPERATIONS = f"""
       WHERE t.operation_id = o.operation_id AND t.state = 'queued' AND t.waiting_for = ''
         AND n.connection = 'connected' AND n.hold = '')
     ORDER BY o.operation_id LIMIT :limit
+"""  # noqa: S608
+# Placed on a node that has been silent for longer than the job puts up with (EF-06).
+REROUTE = f"""
+    SELECT {_T} FROM nodes n
+    CROSS JOIN local_tasks t ON t.node_id = n.node_id AND t.finished_at_ms = 0
+    JOIN jobs j ON j.job_id = t.operation_id
+    WHERE n.connection = 'lost' AND t.state IN ('assigned', 'running')
+      AND j.reroute_after_ms > 0 AND n.last_seen_ms + j.reroute_after_ms <= :now
+    ORDER BY t.task_id LIMIT :limit
 """  # noqa: S608
 OPEN_COUNTS = "SELECT state, count(*) FROM local_tasks WHERE finished_at_ms = 0 GROUP BY state"
 SHOWN = f"SELECT {COLUMNS} FROM tasks WHERE operation_id = ? ORDER BY replica_index, task_id"  # noqa: S608

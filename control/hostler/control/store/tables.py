@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hostler.control.kernel import allocation_rows, audit_rows, credential_rows, rows
+from hostler.control.kernel import allocation_rows, audit_rows, credential_rows, job_rows, rows
 from hostler.control.kernel.artifacts import ArtifactRow
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import Row
@@ -29,6 +29,11 @@ NAMES: dict[type[Row], str] = {
     rows.TaskRow: "tasks",
     rows.AttemptRow: "task_attempts",
     rows.StepRow: "operation_steps",
+    job_rows.JobRow: "jobs",
+    job_rows.JobTaskRow: "job_tasks",
+    job_rows.NodeLoadRow: "node_loads",
+    job_rows.JobShareRow: "job_shares",
+    job_rows.StrayRow: "stray_attempts",
     rows.EnvelopeRow: "envelopes",
     rows.ReceiptRow: "receipts",
     ArtifactRow: "operation_artifacts",

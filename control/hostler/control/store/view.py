@@ -19,6 +19,7 @@ from hostler.control.kernel.rows import (
 )
 from hostler.control.kernel.webhook_rows import WebhookRow
 from hostler.control.store import local_tasks
+from hostler.control.store.job_view import JobQueries
 from hostler.control.store.tables import STATEMENTS
 
 R = TypeVar("R", bound=Row)
@@ -27,7 +28,7 @@ _FREE = """SELECT count(*) FROM nodes INDEXED BY nodes_free WHERE pool = 1 AND a
     AND connection = 'connected' AND reclaim = 'clean' AND health = 'ok' AND scheduling = 'schedulable'"""
 
 
-class StoreView:
+class StoreView(JobQueries):
     """Implements `kernel.model.View`.
 
     A row enters the cache when it is read or decided. What was decided and not yet written is always in the
@@ -81,6 +82,10 @@ class StoreView:
         statements = STATEMENTS[type_]
         head, _, _ = statements.select.partition(" WHERE ")
         return self._all(type_, f"{head} WHERE {condition}", parameters)
+
+    def _pairs(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        self.before_query()
+        return self._db.execute(sql, parameters).fetchall()
 
     def nodes_of(self, org_id: str, project_id: str) -> list[NodeRow]:
         return self._where(NodeRow, "org_id = ? AND project_id = ? ORDER BY node_id", org_id, project_id)

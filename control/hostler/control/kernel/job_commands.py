@@ -1,0 +1,64 @@
+"""What can be asked of jobs, as frozen data; a part of `kernel.commands`."""
+
+import msgspec
+
+from hostler.catalog.job import JobSpec
+from hostler.control.kernel.actor import Actor
+
+
+class SubmitJob(msgspec.Struct, frozen=True, kw_only=True):
+    """→ `JobSubmitted`. `parent` is the id or path of a job of the same project, "" for a root job."""
+
+    actor: Actor
+    org_id: str
+    project_id: str
+    spec: JobSpec
+    idempotency_key: str
+    correlation_id: str
+    parent: str = ""
+    traceparent: str = ""
+
+
+class SubmitChildJob(msgspec.Struct, frozen=True, kw_only=True):
+    """→ `JobSubmitted`. By a task that runs: project, user and namespace are its job's own (TE-08, TE-16).
+
+    `node_id` is the certificate's; task and attempt must be open there.
+    """
+
+    actor: Actor
+    node_id: str
+    task_id: str
+    attempt_uid: str
+    spec: JobSpec
+    idempotency_key: str
+    correlation_id: str
+
+
+class JobSubmitted(msgspec.Struct, frozen=True):
+    """`created` is False for one that was there already (JB-03)."""
+
+    job_id: str
+    name: str
+    created: bool
+
+
+class CancelJob(msgspec.Struct, frozen=True, kw_only=True):
+    """→ the ids of the jobs that were told to end: it and all below it. Again: nobody (JB-04)."""
+
+    actor: Actor
+    project_id: str
+    job_id: str
+    reason: str = ""
+
+
+class CancelChildJob(msgspec.Struct, frozen=True, kw_only=True):
+    """→ as `CancelJob`. By a task that runs, for its own job or one below it."""
+
+    actor: Actor
+    node_id: str
+    task_id: str
+    attempt_uid: str
+    job: str  # id or path
+
+
+JobCommand = SubmitJob | SubmitChildJob | CancelJob | CancelChildJob
