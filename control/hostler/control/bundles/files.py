@@ -12,7 +12,6 @@ import hashlib
 import os
 import re
 import secrets
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -93,9 +92,9 @@ class BundleFiles:
     def remove(self, key: Key) -> None:
         self.path(key).unlink(missing_ok=True)
 
-    def sweep(self, held: set[tuple[str, str, str]]) -> int:
+    def sweep(self, held: set[tuple[str, str, str]], now_ms: int) -> int:
         """Removes what no row speaks of, a while after it came; → how many."""
-        gone, before = 0, time.time() - _STALE_S
+        gone, before = 0, now_ms / 1000 - _STALE_S
         for path in self._all():
             if (path.parent.parent.name, path.parent.name, path.name) in held:
                 continue

@@ -32,7 +32,8 @@ async def tidy(engine: Engine, files: BundleFiles) -> int:
         if len(gone) < command.limit:
             break
     async with files.placing:  # a file has its row before anybody else may look
-        swept = await asyncio.to_thread(files.sweep, await engine.reader.bundle_keys())
+        held = await engine.reader.bundle_keys()
+        swept = await asyncio.to_thread(files.sweep, held, engine.clock.now_ms())
     if expired or swept:
         _log.info("bundles.tidied", expired=expired, swept=swept)
     return expired

@@ -13,6 +13,7 @@ from hostler.control.bundles.files import BundleFiles, Key
 from hostler.control.bundles.settings import BundleSettings
 from hostler.control.loops import bundles as loop
 from support.http_api import Api, api_in
+from support.keys import NOW
 
 CODE = b"a plain tar, as far as the control plane is concerned" * 1000
 SHA = sha256_hex(CODE)
@@ -135,6 +136,7 @@ async def test_what_nobody_uses_expires_with_its_file_and_stray_files_are_swept(
             os.utime(path, (1, 1))
         fresh = file.with_name(f".{SHA}.4567")
         fresh.write_bytes(b"an upload that goes on")
+        os.utime(fresh, (NOW / 1000 + 40 * 86_400,) * 2)
         engine, files = api.parts.engine, api.parts.code_bundles
         assert await loop.tidy(engine, files) == 0
         assert sorted(kept(tmp_path)) == sorted((file, fresh))
@@ -143,7 +145,7 @@ async def test_what_nobody_uses_expires_with_its_file_and_stray_files_are_swept(
         assert kept(tmp_path) == [fresh]
 
 
-async def test_a_project_sends_so_many_at_once_and_a_silent_sender_is_given_up(tmp_path: Path, monkeypatch: Any) -> None:
+async def test_a_project_sends_so_many_at_once_and_silence_is_given_up(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(bundle_files, "IDLE_S", 0.05)
     monkeypatch.setattr(bundle_files, "MOST_AT_ONCE", 1)
     files, key = BundleFiles(tmp_path, BundleSettings(reserve_bytes=0)), Key("acme", "train", SHA)
