@@ -33,6 +33,7 @@ NAMED = frozenset(
         "artifact_id",
         "allocation_id",
         "webhook_id",
+        "sha256",
         "node_id",
         "name",
         "index",
@@ -42,6 +43,7 @@ NAMED = frozenset(
 OTHER = {"ref": "demo.write@v1", "operation_type": "demo.write"}
 HOOK = "https://hooks.example.com/acme"
 SECRET = "what acme alone may read"
+CODE = b"what acme's jobs run"
 
 
 class Request(NamedTuple):
@@ -72,6 +74,8 @@ async def houses(folder: Path) -> AsyncIterator[Houses]:
         artifact = (await control.call("GET", f"{operations()}/{operation_id}/artifacts"))["items"][0]
         lent = await control.call("POST", f"/api/v1/projects/{PROJECT}/allocations", 202, json={"org_id": ORG})
         told = await control.call("POST", f"/api/v1/projects/{PROJECT}/webhooks", 201, json={"url": HOOK})
+        code = sha256_hex(CODE)
+        await control.call("PUT", f"/api/v1/projects/{PROJECT}/bundles/{code}", 201, content=CODE)
         theirs = await control.enroll("gpu-b", org=RIVAL, project=LAB)
         own = await finished(control, theirs, LAB)
         await control.principal("anna", "project_admin", ORG, PROJECT)
@@ -80,7 +84,7 @@ async def houses(folder: Path) -> AsyncIterator[Houses]:
         named = {
             "project_id": PROJECT, "tenant_id": ORG, "operation_id": operation_id, "node_id": ours.node_id,
             "artifact_id": artifact["artifact_id"], "allocation_id": lent["allocation_id"],
-            "webhook_id": told["webhook_id"],
+            "webhook_id": told["webhook_id"], "sha256": code,
             "name": "anna", "index": "0", "node": ours.node_id,
         }  # fmt: skip
         described = (await control.http.get("/openapi.json")).json()
@@ -132,7 +136,7 @@ def requests(described: Mapping[str, Any]) -> Any:
 def nowhere(ours: Mapping[str, str]) -> dict[str, str]:
     """Ids of the same length and form that nobody has."""
     made = {name: re.sub(r"[a-z0-9](?=[a-z0-9]{0,3}$)", "z", value) for name, value in ours.items()}
-    return made | {"index": "999999"}
+    return made | {"index": "999999", "sha256": "0" * 64}
 
 
 async def ask(client: httpx.AsyncClient, request: Request, names: Mapping[str, str], **query: str) -> httpx.Response:
@@ -160,6 +164,8 @@ def variants(houses_: Houses, request: Request) -> list[tuple[dict[str, str], di
     ours, none = houses_.ours, nowhere(houses_.ours)
     found = [(ours, none)]
     if {"project_id", "operation_id"} <= set(request.names):
+        found.append((ours | {"project_id": LAB}, none | {"project_id": LAB}))
+    if "sha256" in request.names and request.method != "PUT":  # whoever sends the bytes has them
         found.append((ours | {"project_id": LAB}, none | {"project_id": LAB}))
     if "artifact_id" in request.names:
         below = {"project_id": LAB, "operation_id": houses_.own_operation}
@@ -191,7 +197,7 @@ async def test_S2_AZ_10_whatever_is_asked_for_is_not_there_or_not_allowed(tmp_pa
 
 def kept_of(control: Plane) -> list[Any]:
     """Whatever of tenant A could have been changed."""
-    tables = ("operations", "operation_policy_overrides", "nodes", "principals")
+    tables = ("operations", "operation_policy_overrides", "nodes", "principals", "bundles")
     return [control.rows(f"SELECT * FROM {table} ORDER BY 1") for table in tables]
 
 

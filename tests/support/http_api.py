@@ -14,6 +14,8 @@ from hostler.control.api.app import make_app
 from hostler.control.api.bundles import Bundles
 from hostler.control.api.call import Parts
 from hostler.control.api.principal import Authenticator, Projects
+from hostler.control.bundles.files import BundleFiles
+from hostler.control.bundles.settings import BundleSettings
 from hostler.control.kernel.commands import CreatePrincipal
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.link import Links
@@ -68,5 +70,6 @@ async def api_in(directory: Path, clock: FrozenClock | None = None) -> AsyncIter
         reader = fleet.engine.reader
         authenticator, projects = Authenticator(reader.principal), Projects(reader.org_of_project)
         sender = Sender(WebhookKey(directory / "webhook.key"), Destinations(), fleet.clock)
-        parts = Parts(fleet.engine, board, authenticator, projects, Links(), bundles, Metrics(), sender)
+        code_bundles = BundleFiles(directory / "bundles", BundleSettings(reserve_bytes=0))
+        parts = Parts(fleet.engine, board, authenticator, projects, Links(), bundles, Metrics(), sender, code_bundles)
         yield Api(fleet, parts, make_app(parts, "test"))

@@ -8,6 +8,7 @@ from hostler.catalog.policy import policy_digest
 from hostler.control.kernel.allocation_rows import AllocationRow, CordonRow, LeaseRow, LinkRow
 from hostler.control.kernel.allocation_states import assignable
 from hostler.control.kernel.audit_rows import CheckpointRow
+from hostler.control.kernel.bundle_rows import BundleRow
 from hostler.control.kernel.commands import Command
 from hostler.control.kernel.decide import decide
 from hostler.control.kernel.model import KEYED, KEYS, Decision, Settings
@@ -105,6 +106,18 @@ class MemoryView(MemoryJobs):
 
     def webhooks(self) -> list[WebhookRow]:
         return [row for row in self._where(WebhookRow) if row.state != "deleted"]
+
+    def bundle_bytes(self, org_id: str, project_id: str) -> int:
+        rows = self._where(BundleRow, org_id=org_id, project_id=project_id, state="held")
+        return sum(row.size_bytes for row in rows)
+
+    def bundle_is_named(self, project_id: str, sha256: str) -> bool:
+        jobs = self._where(OperationRow, project_id=project_id)
+        return any(row.status not in FINAL and sha256 in row.inputs for row in jobs)
+
+    def unused_bundles(self, since_ms: int, limit: int) -> list[BundleRow]:
+        rows = sorted(self._where(BundleRow, state="held"), key=lambda row: row.last_used_ms)
+        return [row for row in rows if row.last_used_ms < since_ms][:limit]
 
     def in_flight(self, operation_type: str, scope: str, scope_id: str) -> int:
         column = {"global": {}, "tenant": {"org_id": scope_id}, "project": {"project_id": scope_id}}[scope]

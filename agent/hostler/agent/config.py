@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from hostler.agent.admission.authority import LocalAuthority
+from hostler.agent.bundles.contract import BundleSettings
 from hostler.agent.containers.settings import ContainerSettings
 from hostler.agent.host.fetch_settings import FetchSettings
 from hostler.base.config import load_config
@@ -69,6 +70,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     files: Files = Files()
     fetch: FetchSettings = FetchSettings()
     containers: ContainerSettings = ContainerSettings()
+    bundles: BundleSettings = BundleSettings()
     authority: LocalAuthority = LocalAuthority()
     testing: Testing = Testing()
 

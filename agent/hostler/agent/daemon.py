@@ -25,11 +25,13 @@ import msgspec
 
 from hostler.agent import capabilities, workload_parts
 from hostler.agent.admission.view import AdmissionView
+from hostler.agent.bundles.cache import BundleCache
 from hostler.agent.capability_watch import CapabilityWatch
 from hostler.agent.config import AgentConfig
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.lifecycle import certificates, identity
+from hostler.agent.lifecycle.bundles import BundleSource
 from hostler.agent.lifecycle.mints import Mints
 from hostler.agent.lifecycle.provision import resolver_folder
 from hostler.agent.lifecycle.renew import Renewal
@@ -93,6 +95,9 @@ class Daemon:
             else Child(config.session_user, config.log_format, config.log_level)
         )
         self.outside = Outside(self.door.connect)
+        self.bundles = BundleCache(
+            config.state / "bundles", BundleSource(self.outside.pull, self._target), config.bundles, self.clock
+        )
         self._build()
 
     def _spared(self) -> frozenset[int]:
@@ -164,6 +169,7 @@ class Daemon:
     async def run(self) -> None:
         await self.trusted.load()
         await self.workloads.recover()
+        await self.bundles.tidy()
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -8,6 +8,7 @@ import msgspec
 
 from hostler.base.config import load_config
 from hostler.base.errors import error
+from hostler.control.bundles.settings import BundleSettings
 from hostler.control.credentials.config import MinterConfig
 from hostler.control.identity.settings import OidcSettings
 from hostler.control.identity.settings import check as check_oidc
@@ -82,6 +83,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     webhook_ca_file: a CA besides the system's that receivers of webhooks may have their certificates from.
     telemetry_endpoint: where traces go, OTLP over HTTP; "" for nowhere. Needs the extra `telemetry`.
     webhook_park_hours: how long an event is tried at a receiver that does not take it.
+    bundles: limits of the code bundles of jobs, which are kept in state_dir.
     """
 
     cluster_id: str = "main"
@@ -108,6 +110,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     log_format: Literal["auto", "json", "pretty"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     allocations: Allocations = Allocations()
+    bundles: BundleSettings = BundleSettings()
 
     @property
     def store_path(self) -> Path:

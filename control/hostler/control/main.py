@@ -9,6 +9,7 @@ One TaskGroup; every loop:
 | gRPC enrolment server | tokens and signing requests | identities |
 | `loops.expire` | the clock | tasks that nobody came for, ended |
 | `loops.checkpoints` | receipt chains that have grown | signed checkpoints over all of them |
+| `loops.bundles` | the clock, files of code bundles | those that nobody used for long, removed |
 | `loops.webhooks` | the event log, by a cursor for each webhook | HTTPS requests to receivers; how far each has come |
 | `loops.traces` | tasks that have ended, where traces go somewhere | spans of stream, task and steps |
 | `loops.liveness` | the clock | sessions of silent nodes, and of expired certificates, closed |

@@ -17,6 +17,7 @@ from hostler.control.api.bundles import Bundles
 from hostler.control.api.call import Parts
 from hostler.control.api.internal_tls import internal_server
 from hostler.control.api.principal import Authenticator, Projects
+from hostler.control.bundles.files import BundleFiles
 from hostler.control.config import ControlConfig, split
 from hostler.control.credentials.registry import Minters
 from hostler.control.credentials.service import Mints
@@ -24,6 +25,7 @@ from hostler.control.engine import Engine
 from hostler.control.identity.oidc import Oidc
 from hostler.control.kernel.model import Settings
 from hostler.control.keys import Keys, load_keys
+from hostler.control.loops import bundles as bundle_loop
 from hostler.control.loops import checkpoints, expire, liveness
 from hostler.control.loops.traces import Traces
 from hostler.control.loops.webhooks import Pace, Webhooks
@@ -104,6 +106,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
     engine.wakes.revoked(lambda node_id: links.close_node(node_id, "revoked", "the node is revoked"))
     identities = Identities(engine, trust_domain, clock)
     mints = Mints(engine, Minters(config.minters), keys.dispatch, metrics)
+    code_bundles = BundleFiles(config.store_path.parent / "bundles", config.bundles)
     nodes = NodeService(
         engine=engine,
         identities=identities,
@@ -115,6 +118,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         certificate_s=config.certificate_seconds,
         metrics=metrics,
         mints=mints,
+        bundles=code_bundles,
     )
     enrolment = EnrollmentService(engine, authority, clock, config.certificate_seconds, config.recovery_days, metrics)
     node_grpc = node_server(nodes, config.node_listen, keys.server_key_pem, keys.server_chain_pem, cas)
@@ -131,7 +135,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         config.webhook_ca_file,
     )
     webhooks = Webhooks(engine, sender, metrics, Pace(park_s=config.webhook_park_hours * 3600))
-    parts = Parts(engine, board, authenticator, projects, links, bundles, metrics, sender, telemetry)
+    parts = Parts(engine, board, authenticator, projects, links, bundles, metrics, sender, code_bundles, telemetry)
     traces = Traces(engine, telemetry) if telemetry else None
     if traces:
         engine.watch(traces.take)
@@ -150,6 +154,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
                 group.create_task(expire.run(engine)),
                 group.create_task(checkpoints.run(engine, config.checkpoint_seconds)),
                 group.create_task(webhooks.run()),
+                group.create_task(bundle_loop.run(engine, code_bundles)),
                 group.create_task(liveness.run(nodes.sweep, config.heartbeat_seconds)),
             ]
             if traces:

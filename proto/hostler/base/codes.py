@@ -35,6 +35,9 @@ CODES: dict[str, Code] = {
     "method_not_allowed": Code("NotAllowed", "the path does not take this method", "see /openapi.json for those it takes"),
     "policy_weakens": Code("InvalidInput", "an overlay would allow more than the scopes above it", "see 'hostler policy explain' for who set the value"),
     "webhook_url_denied": Code("InvalidInput", "a webhook may not go to that address", "use https and a public address, or have its network named in webhook_allowed_networks"),
+    "bundle_digest": Code("InvalidInput", "a code bundle's bytes do not have the digest that it was sent under", "send it again; the digest is of the plain tar"),
+    "bundle_content": Code("InvalidInput", "a directory holds something that no code bundle can carry", "leave it out: name it in .hostlerignore"),
+    "bundle_missing": Code("InvalidInput", "a job names a code bundle that its project does not hold", "send it first: 'hostler jobs run --workspace DIR' does both"),
     "invalid_cursor": Code("InvalidInput", "the page cursor is not one this server gave out", "start again without a cursor"),
     # -- who you are, and what you may --------------------------------------------------------
     "unauthenticated": Code("Unauthenticated", "the request carries no valid credential", "pass a token made by 'hostler-control principals add'"),
@@ -46,6 +49,7 @@ CODES: dict[str, Code] = {
     "scope_denied": Code("Denied", "the principal's role does not allow this", "ask an administrator of the scope"),
     "target_not_owned": Code("Denied", "the target belongs to another tenant or project", "select nodes of your own project"),
     "policy_denied": Code("Denied", "the effective policy forbids the operation", "see the policy named in the message"),
+    "bundle_not_bound": Code("Denied", "a node asked for a code bundle outside a task that it runs and that names it", "if that was not you, look at the node"),
     "mint_not_bound": Code("Denied", "a credential was asked for outside a step that runs now on the asking node", "credentials are for running credential.mint steps; if that was not you, look at the node"),
     "mint_unsigned": Code("Denied", "a credential was asked for without the signature of the node's runner", "a node enrolled before credentials were known has no such key: enrol it again"),
     "mint_replayed": Code("Denied", "the same request for a credential was answered before", "if that was not you, look at the node's network process"),
@@ -109,6 +113,7 @@ CODES: dict[str, Code] = {
     "job_exists": Code("Conflict", "a job of that name runs", "choose another name, or say 'existing: keep' or 'replace'"),
     "node_exists": Code("Conflict", "a node of that name exists", "choose another name, or remove the old node"),
     "principal_exists": Code("Conflict", "a principal of that name exists", "choose another name, or revoke the old one"),
+    "bundle_in_use": Code("Conflict", "a job that has not ended names the code bundle", "wait for the job or cancel it"),
     "webhook_disabled": Code("Conflict", "the webhook is disabled", "enable it: 'hostler webhooks enable'"),
     "already_initialised": Code("Conflict", "the directory already holds keys or state", "choose an empty directory; nothing was overwritten"),
     # -- capacity and dependencies ------------------------------------------------------------
@@ -120,6 +125,7 @@ CODES: dict[str, Code] = {
     "preempted": Code("Exhausted", "a task was moved from its node more often than it may be", "raise retries.preemption, or the job's priority"),
     "disk_full": Code("Exhausted", "there is not enough free space", "free space on the file system named"),
     "too_large": Code("Exhausted", "a size limit was passed", "see max_artifact_size_bytes of the policy"),
+    "bundle_quota": Code("Exhausted", "the project keeps as many bytes of code bundles as it may", "remove some: 'hostler jobs bundle list', 'hostler jobs bundle delete'"),
     "webhook_limit": Code("Exhausted", "the scope has as many webhooks as it may", "remove one: 'hostler webhooks remove'"),
     "rate_limited": Code("Exhausted", "too many requests at once", "try again later"),
     "secret_memory": Code("Exhausted", "a secret cannot be held in memory that is locked and can be wiped", "raise the agent's RLIMIT_MEMLOCK, or see the size named"),

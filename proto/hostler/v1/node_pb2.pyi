@@ -93,6 +93,28 @@ class MintResponse(_message.Message):
     minted: bytes
     def __init__(self, minted: _Optional[bytes] = ...) -> None: ...
 
+class FetchBundleRequest(_message.Message):
+    __slots__ = ("task_id", "attempt_uid", "sha256", "offset")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_UID_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    attempt_uid: str
+    sha256: str
+    offset: int
+    def __init__(self, task_id: _Optional[str] = ..., attempt_uid: _Optional[str] = ..., sha256: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class BundleChunk(_message.Message):
+    __slots__ = ("offset", "total", "data")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    total: int
+    data: bytes
+    def __init__(self, offset: _Optional[int] = ..., total: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
 class Hello(_message.Message):
     __slots__ = ("agent_version", "boot_id", "keyset_version", "catalog_version", "high_sequence", "control_epoch", "parallel_tasks", "capabilities", "labels", "open_tasks", "storage", "hold", "drift", "instance_id", "protocol", "protocol_oldest", "envelope_types", "scheduling")
     class CapabilitiesEntry(_message.Message):

@@ -174,6 +174,11 @@ class NodeServiceStub:
                 request_serializer=hostler_dot_v1_dot_node__pb2.MintRequest.SerializeToString,
                 response_deserializer=hostler_dot_v1_dot_node__pb2.MintResponse.FromString,
                 _registered_method=True)
+        self.FetchBundle = channel.unary_stream(
+                '/hostler.v1.NodeService/FetchBundle',
+                request_serializer=hostler_dot_v1_dot_node__pb2.FetchBundleRequest.SerializeToString,
+                response_deserializer=hostler_dot_v1_dot_node__pb2.BundleChunk.FromString,
+                _registered_method=True)
 
 
 class NodeServiceServicer:
@@ -206,6 +211,13 @@ class NodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FetchBundle(self, request, context):
+        """The code bundle of a job, to a node that runs a task of it now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -228,6 +240,11 @@ def add_NodeServiceServicer_to_server(servicer, server):
                     servicer.Mint,
                     request_deserializer=hostler_dot_v1_dot_node__pb2.MintRequest.FromString,
                     response_serializer=hostler_dot_v1_dot_node__pb2.MintResponse.SerializeToString,
+            ),
+            'FetchBundle': grpc.unary_stream_rpc_method_handler(
+                    servicer.FetchBundle,
+                    request_deserializer=hostler_dot_v1_dot_node__pb2.FetchBundleRequest.FromString,
+                    response_serializer=hostler_dot_v1_dot_node__pb2.BundleChunk.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -339,6 +356,33 @@ class NodeService:
             '/hostler.v1.NodeService/Mint',
             hostler_dot_v1_dot_node__pb2.MintRequest.SerializeToString,
             hostler_dot_v1_dot_node__pb2.MintResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchBundle(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/hostler.v1.NodeService/FetchBundle',
+            hostler_dot_v1_dot_node__pb2.FetchBundleRequest.SerializeToString,
+            hostler_dot_v1_dot_node__pb2.BundleChunk.FromString,
             options,
             channel_credentials,
             insecure,

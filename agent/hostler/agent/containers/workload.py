@@ -67,7 +67,13 @@ class TaskServer(Protocol):
 
 class Bundles(Protocol):
     async def fetch(self, facts: TaskFacts, sha256: str) -> Path:
-        """The unpacked bundle, verified; shared by tasks of one project. Raises `digest_mismatch`, `unsafe_archive`."""
+        """The unpacked bundle, verified; shared by tasks of one project. Raises `digest_mismatch`, `unsafe_archive`.
+
+        It stays until the attempt is released; the attempt may ask again after a restart.
+        """
+
+    async def release(self, attempt_uid: str) -> None:
+        """The attempt has ended: what it used may go when room is needed."""
 
 
 class Workloads(Protocol):

@@ -124,11 +124,12 @@ class _Info(tarfile.TarInfo):
 
 @dataclass
 class Unpacker:
-    """Layers in order, into one open directory."""
+    """Layers in order, into one open directory. Without `whiteouts` a name like theirs is a file's."""
 
     root: int
     budget: Budget
     seen: Seen = field(default_factory=Seen)
+    whiteouts: bool = True
 
     def layer(self, source: int, media_type: str) -> str:
         """Unpacks one; returns the digest of its decompressed bytes.
@@ -167,7 +168,7 @@ class Unpacker:
         mine.add(name)
         directory = self._walk(parts[:-1], name)
         try:
-            if parts[-1].startswith(WHITEOUT):
+            if self.whiteouts and parts[-1].startswith(WHITEOUT):
                 self._whiteout(directory, parts, name)
                 return
             self.seen.take(parts)

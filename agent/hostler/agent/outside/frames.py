@@ -62,6 +62,30 @@ class Ask(_Frame, frozen=True, kw_only=True):
     timeout_s: float
 
 
+class Pull(_Frame, frozen=True, kw_only=True):
+    """→ outside: one call whose answer is a stream. No more than `credit` messages come before `More` is said."""
+
+    call: int
+    tls: Tls
+    address: str
+    method: str
+    request: bytes
+    credit: int
+
+
+class More(_Frame, frozen=True, kw_only=True):
+    """→ outside: `count` messages of a `Pull` were taken."""
+
+    call: int
+    count: int
+
+
+class Drop(_Frame, frozen=True, kw_only=True):
+    """→ outside: nobody reads that `Pull` any more."""
+
+    call: int
+
+
 class Ready(_Frame, frozen=True, kw_only=True):
     """→ runner: up, without privileges, and waiting."""
 
@@ -85,8 +109,15 @@ class Ended(_Frame, frozen=True, kw_only=True):
     hint: str = ""
 
 
+class Piece(_Frame, frozen=True, kw_only=True):
+    """→ runner: one message of a `Pull`, in order. An `Answer` ends them."""
+
+    call: int
+    data: bytes
+
+
 class Answer(_Frame, frozen=True, kw_only=True):
-    """→ runner: what came of an `Ask`: a serialized response, or an error."""
+    """→ runner: what came of an `Ask`: a serialized response, or an error. Of a `Pull`: its end, or an error."""
 
     call: int
     response: bytes = b""
@@ -95,8 +126,8 @@ class Answer(_Frame, frozen=True, kw_only=True):
     hint: str = ""
 
 
-ToOutside = OpenLink | Send | CloseLink | Ask
-ToRunner = Ready | Received | Ended | Answer
+ToOutside = OpenLink | Send | CloseLink | Ask | Pull | More | Drop
+ToRunner = Ready | Received | Ended | Piece | Answer
 
 _FROM_CONTROL: dict[str, Any] = {
     type_.__name__: type_ for type_ in (Tasks, CatalogUpdate, KeysetUpdate, WorkerPolicy, ReportAck, Welcome, Close)

@@ -2,12 +2,26 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
 from hostler.agent.outside import frames
-from hostler.agent.outside.frames import Answer, Ask, CloseLink, Ended, OpenLink, Ready, Received, Send, Tls
+from hostler.agent.outside.frames import (
+    Answer,
+    Ask,
+    CloseLink,
+    Drop,
+    Ended,
+    More,
+    OpenLink,
+    Piece,
+    Pull,
+    Ready,
+    Received,
+    Send,
+    Tls,
+)
 from hostler.base.codes import CODES
 from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
@@ -15,6 +29,8 @@ from hostler.wire.node import FromControl
 
 _log = get_logger("hostler.agent.outside")
 _PAUSE_S = 0.5
+CREDIT = 8  # messages of a pull that may wait here
+STALLED_S = 60.0
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -22,6 +38,12 @@ class Asks(Protocol):
     """Makes one unary call. Raises what the control plane answered, or `controller_unreachable`."""
 
     async def __call__(self, tls: Tls, address: str, method: str, request: bytes, timeout_s: float = 20.0) -> bytes: ...
+
+
+class Pulling(Protocol):
+    """Makes one call whose answer is a stream. See `Outside.pull`."""
+
+    def __call__(self, tls: Tls, address: str, method: str, request: bytes) -> AsyncGenerator[bytes, None]: ...
 
 
 class RemoteLink:
@@ -52,6 +74,7 @@ class Outside:
         self._numbers = itertools.count(1)
         self._links: dict[int, RemoteLink] = {}
         self._calls: dict[int, asyncio.Future[bytes]] = {}
+        self._pulls: dict[int, asyncio.Queue[bytes | HostlerError | None]] = {}
         self._writer: asyncio.StreamWriter | None = None
         self._up = asyncio.Event()
         self.uid = -1
@@ -91,10 +114,27 @@ class Outside:
             link = self._links.pop(frame.link, None)
             if link is not None:
                 await link.arrived.put(_error(frame.error_code, frame.message, frame.hint))
+        elif isinstance(frame, Piece):
+            self._pulled(frame)
         else:
             self._answered(frame)
 
+    def _pulled(self, piece: Piece) -> None:
+        """A network process that sends more than was asked for would fill our memory: that pull is over."""
+        pieces = self._pulls.get(piece.call)
+        if pieces is None:
+            return
+        if pieces.qsize() < CREDIT:
+            pieces.put_nowait(piece.data)
+        else:
+            del self._pulls[piece.call]
+            pieces.put_nowait(error("malformed_envelope", "the network process sent more than it was asked for"))
+
     def _answered(self, answer: Answer) -> None:
+        pieces = self._pulls.pop(answer.call, None)
+        if pieces is not None:
+            pieces.put_nowait(_error(answer.error_code, answer.message, answer.hint) if answer.error_code else None)
+            return
         call = self._calls.pop(answer.call, None)
         if call is None or call.done():
             return
@@ -112,6 +152,9 @@ class Outside:
             if link.arrived.full():
                 link.arrived.get_nowait()  # the end is told even to a reader that is behind
             link.arrived.put_nowait(lost)
+        pulls, self._pulls = self._pulls, {}
+        for pieces in pulls.values():
+            pieces.put_nowait(lost)
         calls, self._calls = self._calls, {}
         for call in calls.values():
             if not call.done():
@@ -142,6 +185,36 @@ class Outside:
                 return response
         except TimeoutError as err:
             raise error("controller_unreachable", f"no answer from {address} in time") from err
+
+    async def pull(self, tls: Tls, address: str, method: str, request: bytes) -> AsyncGenerator[bytes, None]:
+        """The messages that answer one call, in order; never more than `CREDIT` wait here.
+
+        Raises:
+            HostlerError: what the control plane answered; `controller_unreachable`, also where nothing comes for long.
+        """
+        try:
+            async with asyncio.timeout(STALLED_S):
+                await self._up.wait()
+            number = next(self._numbers)
+            pieces = self._pulls[number] = asyncio.Queue()
+            try:
+                await self.say(
+                    Pull(call=number, tls=tls, address=address, method=method, request=request, credit=CREDIT)
+                )
+                while True:
+                    async with asyncio.timeout(STALLED_S):
+                        piece = await pieces.get()
+                    if piece is None:
+                        return
+                    if isinstance(piece, HostlerError):
+                        raise piece
+                    yield piece
+                    await self.say(More(call=number, count=1))
+            finally:
+                if self._pulls.pop(number, None) is not None and self._up.is_set():
+                    await self.say(Drop(call=number))
+        except TimeoutError as err:
+            raise error("controller_unreachable", f"nothing came from {address} for {STALLED_S:.0f} s") from err
 
     @asynccontextmanager
     async def link(self, tls: Tls, address: str, hello: bytes, *, polls: bool) -> AsyncIterator[RemoteLink]:

@@ -9,6 +9,7 @@ from hostler.agent.outside.dial import dial
 from hostler.agent.outside.frames import Answer, Ask, CloseLink, Ended, OpenLink, Ready, Send, ToRunner
 from hostler.agent.outside.grpc_errors import as_hostler_error
 from hostler.agent.outside.links import Link
+from hostler.agent.outside.pulls import Pulls
 from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
 from hostler.wire.node import FromControl
@@ -31,6 +32,7 @@ class Server:
         self._reader = reader
         self._writer = writer
         self._links: dict[int, tuple[Link, asyncio.Task[None]]] = {}
+        self._pulls = Pulls(self._say)
 
     async def run(self, uid: int) -> None:
         """Until the runner closes the socket."""
@@ -40,6 +42,7 @@ class Server:
                 await self._take(group, frame)
             for _, task in list(self._links.values()):
                 task.cancel()
+            self._pulls.cancel()
         self._writer.close()
 
     async def _take(self, group: asyncio.TaskGroup, frame: frames.ToOutside) -> None:
@@ -54,8 +57,10 @@ class Server:
             held = self._links.get(frame.link)
             if held is not None:
                 held[1].cancel()
-        else:
+        elif isinstance(frame, Ask):
             group.create_task(self._ask(frame))
+        else:
+            self._pulls.take(group, frame)
 
     async def _hand_on(self, frame: Send, link: Link, running: "asyncio.Task[None]") -> None:
         """A link whose other end reads nothing must not hold up what the runner wants of the others."""

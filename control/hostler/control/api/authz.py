@@ -39,6 +39,8 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "quarantine.admin": frozenset({PLATFORM}),
     "webhooks.admin": frozenset({PLATFORM}),
     "webhooks.project": frozenset({PLATFORM, TENANT, ADMIN}),
+    "bundles.write": _WRITE,
+    "bundles.read": _READ,
     "trust.admin": frozenset({PLATFORM}),
     "audit.admin": frozenset({PLATFORM, AUDITOR}),
     "audit.witness": frozenset({PLATFORM, AUDITOR}),

@@ -143,6 +143,18 @@ class WebhookTried(msgspec.Struct, frozen=True):
     event_id: int
 
 
+class BundleKept(msgspec.Struct, frozen=True, kw_only=True):
+    """`created` is false for bytes that the project kept already."""
+
+    sha256: str
+    size_bytes: int
+    created: bool
+
+
+class BundleRef(msgspec.Struct, frozen=True):
+    sha256: str
+
+
 class NodeState(msgspec.Struct, frozen=True):
     node_id: str
     state: str

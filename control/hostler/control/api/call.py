@@ -10,6 +10,7 @@ from hostler.base.strict import decode_json
 from hostler.control.api.authz import is_unlimited, permit_project
 from hostler.control.api.bundles import Bundles
 from hostler.control.api.principal import Authenticator, Caller, Projects
+from hostler.control.bundles.files import BundleFiles
 from hostler.control.engine import Engine
 from hostler.control.kernel.commands import Command
 from hostler.control.metrics import Metrics
@@ -36,6 +37,7 @@ class Parts:
     bundles: Bundles
     metrics: Metrics
     webhooks: Sender
+    code_bundles: BundleFiles
     telemetry: Telemetry | None = None
 
 

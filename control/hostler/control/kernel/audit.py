@@ -1,7 +1,7 @@
 """The audit line of a mutation that was refused (SE-02, I5)."""
 
 from hostler.base.errors import HostlerError, error
-from hostler.control.kernel import allocation_commands, commands, job_commands, webhook_commands
+from hostler.control.kernel import allocation_commands, bundle_commands, commands, job_commands, webhook_commands
 from hostler.control.kernel.commands import Actor, RecordRefusal
 from hostler.control.kernel.events import refused_event
 from hostler.control.kernel.model import Decision, Draft
@@ -44,6 +44,9 @@ _ACTIONS: dict[type, tuple[str, str, str]] = {
     webhook_commands.DeleteWebhook: ("webhook.delete", "webhook_id", "webhooks"),
     webhook_commands.EnableWebhook: ("webhook.enable", "webhook_id", "webhooks"),
     webhook_commands.TryWebhook: ("webhook.test", "webhook_id", "webhooks"),
+    bundle_commands.StoreBundle: ("bundle.store", "sha256", "bundles"),
+    bundle_commands.DeleteBundle: ("bundle.delete", "sha256", "bundles"),
+    bundle_commands.UseBundle: ("bundle.fetch", "task_id", "tasks"),
 }
 
 

@@ -10,9 +10,11 @@ from hostler.control.kernel import (
     allocation_flow,
     allocations,
     audit,
+    bundle_commands,
     cancel,
     catalogs,
     checkpoints,
+    code_bundles,
     commands,
     cordons,
     credentials,
@@ -80,6 +82,10 @@ HANDLERS: dict[type, Handler] = {
     webhook_commands.EnableWebhook: webhooks.enable,
     webhook_commands.TryWebhook: webhooks.try_out,
     webhook_commands.RecordDelivery: webhooks.record,
+    bundle_commands.StoreBundle: code_bundles.store,
+    bundle_commands.DeleteBundle: code_bundles.delete,
+    bundle_commands.UseBundle: code_bundles.use,
+    bundle_commands.ExpireBundles: code_bundles.expire,
 }
 
 

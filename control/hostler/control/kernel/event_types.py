@@ -79,6 +79,10 @@ EVENT_TYPES: dict[str, str] = {
     "principal.created": "a token was made for a person or program",
     "principal.revoked": "a token counts no more",
     "policy.changed": "a scope's policy overlay was written, with what was before and after",
+    # -- code bundles of jobs -------------------------------------------------------------------
+    "bundle.stored": "a project keeps a code bundle from now on, with its `sha256` and size",
+    "bundle.deleted": "somebody removed a code bundle",
+    "bundle.expired": "a code bundle that nobody used for long was removed",
     # -- webhooks -------------------------------------------------------------------------------
     "webhook.created": "a receiver is told of events from now on; the first event that it is told",
     "webhook.deleted": "a receiver is told of nothing any more",

@@ -11,6 +11,7 @@ from hostler.control.kernel.allocation_rows import AllocationRow, CordonRow, Lea
 from hostler.control.kernel.allocation_settings import AllocationSettings
 from hostler.control.kernel.artifacts import ArtifactRow
 from hostler.control.kernel.audit_rows import CheckpointHeadRow, CheckpointRow, CountersignatureRow
+from hostler.control.kernel.bundle_rows import BundleRow
 from hostler.control.kernel.credential_rows import MintRow, RunnerKeyRow
 from hostler.control.kernel.job_rows import JOB_ROWS, JobView
 from hostler.control.kernel.job_settings import JobSettings
@@ -72,6 +73,7 @@ KEYED: tuple[type[Row], ...] = (
     CordonRow,
     WebhookRow,
     WebhookCursorRow,
+    BundleRow,
 )
 KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
 
@@ -140,6 +142,12 @@ class View(JobView, Protocol):
     def policies(self) -> Mapping[tuple[str, str, str], PolicyRow]: ...
 
     def webhooks(self) -> Iterable[WebhookRow]: ...
+
+    def bundle_bytes(self, org_id: str, project_id: str) -> int: ...
+
+    def bundle_is_named(self, project_id: str, sha256: str) -> bool: ...
+
+    def unused_bundles(self, since_ms: int, limit: int) -> Iterable[BundleRow]: ...
 
     def in_flight(self, operation_type: str, scope: str, scope_id: str) -> int: ...
 

@@ -1,16 +1,19 @@
 """NodeService: the session, its long-poll twin, and renewal."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 from hostler.base.clock import Clock
 from hostler.base.errors import HostlerError, error
 from hostler.base.ids import new_id
 from hostler.base.logs import get_logger
+from hostler.control.bundles.files import BundleFiles
 from hostler.control.credentials.service import Mints
 from hostler.control.engine import Engine
 from hostler.control.kernel.commands import Actor, NodeGone, RecordCertificate
 from hostler.control.metrics import Metrics
+from hostler.control.rpc.bundle_feed import BundleFeed
 from hostler.control.rpc.catalog_feed import CatalogFeed
 from hostler.control.rpc.errors import abort, guarded
 from hostler.control.rpc.identity import Identities
@@ -41,6 +44,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         certificate_s: int,
         metrics: Metrics,
         mints: Mints,
+        bundles: BundleFiles,
     ) -> None:
         self._engine = engine
         self._identities = identities
@@ -53,6 +57,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._metrics = metrics
         self._mints = mints
         self._feed = CatalogFeed(engine)
+        self._bundles = BundleFeed(engine, identities, bundles)
         self._polling: dict[str, Link] = {}
 
     async def Session(self, request_iterator: Any, context: Any) -> None:
@@ -115,6 +120,16 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             await self._mints.denied_at_edge(Actor(kind="node", name="unknown"), err)
             raise
         return node_pb2.MintResponse(minted=await self._mints.mint(peer.name, request.request))
+
+    async def FetchBundle(self, request: node_pb2.FetchBundleRequest, context: Any) -> None:
+        """A job's code bundle, for a task that runs on the calling node (JB-08)."""
+        try:
+            peer = await self._identities.of(context)
+            async with contextlib.aclosing(self._bundles.chunks(peer, request)) as chunks:
+                async for chunk in chunks:
+                    await context.write(chunk)
+        except HostlerError as err:
+            await abort(context, err)
 
     async def sweep(self) -> None:
         """Ends the sessions of nodes that have gone without a word, and those whose certificate has run out."""

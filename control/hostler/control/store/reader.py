@@ -11,7 +11,16 @@ from typing import Any, TypeVar
 
 from hostler.base.clock import Clock
 from hostler.control.kernel.policy_rows import PolicyRow
-from hostler.control.store import allocation_queries, artifacts, checkpoints, events, policies, queries, webhooks
+from hostler.control.store import (
+    allocation_queries,
+    artifacts,
+    bundles,
+    checkpoints,
+    events,
+    policies,
+    queries,
+    webhooks,
+)
 from hostler.control.store.allocation_queries import AllocationSummary, AllocationView
 from hostler.control.store.db import open_reader, store_error
 from hostler.control.store.events import Stretch
@@ -19,6 +28,7 @@ from hostler.control.store.records import (
     ArtifactView,
     AssignedTask,
     AuditView,
+    BundleView,
     ChainReach,
     CheckpointTimes,
     DefinitionView,
@@ -169,6 +179,16 @@ class Reader:
     ) -> Page[WebhookView]:
         """`None` leaves a column out of the question."""
         return await self._ask(webhooks.page, org_id, project_id, cursor, page_size)
+
+    async def bundle(self, org_id: str, project_id: str, sha256: str) -> BundleView | None:
+        return await self._ask(bundles.one, org_id, project_id, sha256)
+
+    async def bundles(self, org_id: str, project_id: str, cursor: str, page_size: int) -> Page[BundleView]:
+        return await self._ask(bundles.page, org_id, project_id, cursor, page_size)
+
+    async def bundle_keys(self) -> set[tuple[str, str, str]]:
+        """Of all that are held."""
+        return await self._ask(bundles.keys)
 
     async def audit(self, after: int, limit: int) -> list[AuditView]:
         return await self._ask(queries.audit, after, limit)

@@ -278,6 +278,16 @@ class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str
 
 
+class BundleView(msgspec.Struct, frozen=True, kw_only=True):
+    """A code bundle of a project; its bytes are the plain tar that has this digest."""
+
+    sha256: str
+    size_bytes: int
+    created_by: str
+    created_at_ms: int
+    last_used_ms: int
+
+
 class AuditView(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     at_ms: int

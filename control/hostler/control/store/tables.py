@@ -8,6 +8,7 @@ import msgspec
 
 from hostler.control.kernel import allocation_rows, audit_rows, credential_rows, job_rows, rows
 from hostler.control.kernel.artifacts import ArtifactRow
+from hostler.control.kernel.bundle_rows import BundleRow
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import Row
 from hostler.control.kernel.trust_rows import KeysetRow
@@ -51,6 +52,7 @@ NAMES: dict[type[Row], str] = {
     allocation_rows.CordonRow: "worker_policies",
     WebhookRow: "webhooks",
     WebhookCursorRow: "webhook_cursors",
+    BundleRow: "bundles",
 }
 
 

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from hostler.control.kernel.allocation_rows import AllocationRow, CordonRow, LeaseRow, LinkRow
 from hostler.control.kernel.audit_rows import CheckpointRow
+from hostler.control.kernel.bundle_rows import BundleRow
 from hostler.control.kernel.model import KEYS
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import (
@@ -18,12 +19,14 @@ from hostler.control.kernel.rows import (
     TaskRow,
 )
 from hostler.control.kernel.webhook_rows import WebhookRow
-from hostler.control.store import local_tasks
+from hostler.control.store import bundles, local_tasks
 from hostler.control.store.job_view import JobQueries
 from hostler.control.store.tables import STATEMENTS
 
 R = TypeVar("R", bound=Row)
 MAX_CACHED = 50_000
+_NAMES_BUNDLE = """SELECT 1 FROM operations WHERE project_id = ? AND status IN ('queued', 'running')
+    AND operation_type LIKE 'job.container.%' AND inputs LIKE ? LIMIT 1"""
 _FREE = """SELECT count(*) FROM nodes INDEXED BY nodes_free WHERE pool = 1 AND allocation_id = ''
     AND connection = 'connected' AND reclaim = 'clean' AND health = 'ok' AND scheduling = 'schedulable'"""
 
@@ -127,6 +130,20 @@ class StoreView(JobQueries):
 
     def webhooks(self) -> list[WebhookRow]:
         return self._where(WebhookRow, "state != 'deleted'")
+
+    def bundle_bytes(self, org_id: str, project_id: str) -> int:
+        self.before_query()
+        return bundles.kept_bytes(self._db, org_id, project_id)
+
+    def bundle_is_named(self, project_id: str, sha256: str) -> bool:
+        """Whether a job of the project that has not ended names it; a digest stands for nothing else in inputs."""
+        self.before_query()
+        asked = (project_id, f"%{sha256}%")
+        return self._db.execute(_NAMES_BUNDLE, asked).fetchone() is not None
+
+    def unused_bundles(self, since_ms: int, limit: int) -> list[BundleRow]:
+        condition = "state = 'held' AND last_used_ms < ? ORDER BY last_used_ms LIMIT ?"
+        return self._where(BundleRow, condition, since_ms, limit)
 
     def current_catalog(self) -> CatalogRow | None:
         found = self._where(CatalogRow, "1 ORDER BY registered_at_ms DESC, version DESC LIMIT 1")

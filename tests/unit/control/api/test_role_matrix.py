@@ -43,6 +43,11 @@ EXPECTED: dict[str, set[str]] = {
     "DELETE /api/v1/projects/{project_id}/webhooks/{webhook_id}": RETRIERS,
     "POST /api/v1/projects/{project_id}/webhooks/{webhook_id}/enable": RETRIERS,
     "POST /api/v1/projects/{project_id}/webhooks/{webhook_id}/test": RETRIERS,
+    # what its jobs run
+    "PUT /api/v1/projects/{project_id}/bundles/{sha256}": SUBMITTERS,
+    "GET /api/v1/projects/{project_id}/bundles/{sha256}": VIEWERS,
+    "GET /api/v1/projects/{project_id}/bundles": VIEWERS,
+    "DELETE /api/v1/projects/{project_id}/bundles/{sha256}": SUBMITTERS,
     # what a project borrows
     "POST /api/v1/projects/{project_id}/allocations": RETRIERS,
     "GET /api/v1/projects/{project_id}/allocations": VIEWERS,
@@ -124,7 +129,8 @@ def test_the_table_keeps_what_the_requirements_say_of_each_role() -> None:
     definitions = {name for name in writes if "operation-definitions" in name}
     assert definitions
     assert not definitions & (of[T] | of[A] | of[M])  # AZ-02: a tenant_admin cannot register commands
-    assert {name.rpartition("/")[2] for name in (of[M] & writes)} == {"operations", "cancel"}  # AZ-04
+    mine = {name.rpartition("/")[2] for name in (of[M] & writes)}
+    assert mine == {"operations", "cancel", "{sha256}"}  # AZ-04, and the code of its jobs
     assert {name for name in of[W] if name.startswith("GET /api/v1/projects")} == set()
     assert of[P] == set(EXPECTED)  # AZ-01
 

@@ -1,0 +1,1 @@
+"""The bytes of code bundles: files under `state_dir/bundles`, one for each project that holds them."""
