@@ -16,6 +16,8 @@ from hostler.control.kernel import (
     commands,
     cordons,
     credentials,
+    endpoint_commands,
+    endpoints,
     fold,
     keysets,
     nodes,
@@ -73,6 +75,9 @@ HANDLERS: dict[type, Handler] = {
     webhook_commands.EnableWebhook: webhooks.enable,
     webhook_commands.TryWebhook: webhooks.try_out,
     webhook_commands.RecordDelivery: webhooks.record,
+    endpoint_commands.RegisterEndpoint: endpoints.register,
+    endpoint_commands.UnregisterEndpoint: endpoints.unregister,
+    endpoint_commands.SweepEndpoints: endpoints.sweep,
 }
 
 

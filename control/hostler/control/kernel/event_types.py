@@ -73,6 +73,10 @@ EVENT_TYPES: dict[str, str] = {
     "principal.created": "a token was made for a person or program",
     "principal.revoked": "a token counts no more",
     "policy.changed": "a scope's policy overlay was written, with what was before and after",
+    # -- endpoints ------------------------------------------------------------------------------
+    "endpoint.registered": "a task can be reached under a name, or under another address than before; not each renewal",
+    "endpoint.expired": "a lease ran out, or the attempt that held it ended",
+    "endpoint.removed": "a task took a name of its own away",
     # -- webhooks -------------------------------------------------------------------------------
     "webhook.created": "a receiver is told of events from now on; the first event that it is told",
     "webhook.deleted": "a receiver is told of nothing any more",

@@ -16,6 +16,7 @@ from hostler.control.rpc.errors import abort, guarded
 from hostler.control.rpc.identity import Identities
 from hostler.control.rpc.link import Link, Links, pump
 from hostler.control.rpc.progress import ProgressBoard
+from hostler.control.rpc.task_calls import TaskCalls
 from hostler.pki.authority import Authority
 from hostler.pki.x509 import PeerIdentity, read_csr, read_identity
 from hostler.v1 import node_pb2, node_pb2_grpc
@@ -41,6 +42,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         certificate_s: int,
         metrics: Metrics,
         mints: Mints,
+        task_calls: TaskCalls,
     ) -> None:
         self._engine = engine
         self._identities = identities
@@ -52,6 +54,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._certificate_s = certificate_s
         self._metrics = metrics
         self._mints = mints
+        self._task_calls = task_calls
         self._feed = CatalogFeed(engine)
         self._polling: dict[str, Link] = {}
 
@@ -115,6 +118,14 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             await self._mints.denied_at_edge(Actor(kind="node", name="unknown"), err)
             raise
         return node_pb2.MintResponse(minted=await self._mints.mint(peer.name, request.request))
+
+    @guarded
+    async def TaskCall(self, request: node_pb2.TaskCallRequest, context: Any) -> node_pb2.TaskCallResponse:
+        """What a running task asks (API-27)."""
+        peer = await self._identities.of(context)
+        asked = request.task_id, request.attempt_uid, request.method, request.body
+        status, body = await self._task_calls.answer(peer.name, *asked)
+        return node_pb2.TaskCallResponse(status=status, body=body)
 
     async def sweep(self) -> None:
         """Ends the sessions of nodes that have gone without a word, and those whose certificate has run out."""

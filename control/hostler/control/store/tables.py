@@ -8,6 +8,7 @@ import msgspec
 
 from hostler.control.kernel import allocation_rows, audit_rows, credential_rows, rows
 from hostler.control.kernel.artifacts import ArtifactRow
+from hostler.control.kernel.endpoint_rows import EndpointRow
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import Row
 from hostler.control.kernel.trust_rows import KeysetRow
@@ -46,6 +47,7 @@ NAMES: dict[type[Row], str] = {
     allocation_rows.CordonRow: "worker_policies",
     WebhookRow: "webhooks",
     WebhookCursorRow: "webhook_cursors",
+    EndpointRow: "endpoints",
 }
 
 
