@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-MAX_BODY = 1 << 20
+MAX_BODY = 1_100_000  # a MiB from the task, and what its node puts around it
 MAX_WAIT_S = 30
 Text = Annotated[str, msgspec.Meta(max_length=256)]
 JobId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
