@@ -21,6 +21,7 @@ from hostler.sdk import payload, signing
 from hostler.sdk.errors import NoController, SdkError
 from hostler.sdk.info import job_info
 
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - each call is signed; other nodes have to reach it
 MAX_BODY = 64 << 20
 QUIET_S = 30.0  # for each read of a call
 MOST_CALLS = 64
@@ -36,7 +37,7 @@ class ActorServer:
     """
 
     def __init__(
-        self, host: str = "0.0.0.0", port: int = 0, *, pickle: bool = False, keys: signing.Keys | None = None
+        self, host: str = EVERYWHERE, port: int = 0, *, pickle: bool = False, keys: signing.Keys | None = None
     ) -> None:
         self.pickle = pickle
         self.keys = keys or _own_keys()

@@ -1,4 +1,4 @@
-"""The seam between a task that submits a child and whatever places jobs: `submit_child` is called by `task_calls`.
+"""The seam between a task and whatever places jobs: `submit_child` and `cancel_below` are called by `task_calls`.
 
 A child that names no image runs in its parent's: with the same image, bundle and setup. It is asked for by whoever
 asked for the parent, whose rights it has.
@@ -11,7 +11,7 @@ import msgspec
 from hostler.base.errors import error
 from hostler.catalog.job import JobSpec, container_inputs, path_of, root_of
 from hostler.control.engine import Engine
-from hostler.control.kernel.commands import Actor, SubmitOperation, TargetSelector
+from hostler.control.kernel.commands import Actor, CancelOperation, SubmitOperation, TargetSelector
 from hostler.control.store.endpoints import TaskCaller
 
 MOST_PARTS = 16
@@ -59,3 +59,8 @@ async def submit_child(engine: Engine, caller: TaskCaller, spec: JobSpec, key: s
     )
     job_id: str = made.operation_id
     return job_id
+
+
+async def cancel_below(engine: Engine, caller: TaskCaller, job_id: str) -> None:
+    """Ends a job that was found to be the caller's own, or below it."""
+    await engine.execute(CancelOperation(actor=actor_of(caller), project_id=caller.project_id, operation_id=job_id))

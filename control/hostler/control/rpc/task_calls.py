@@ -17,7 +17,6 @@ from hostler.base.errors import HostlerError, error
 from hostler.base.strict import convert, decode_json
 from hostler.catalog.job import JobSpec, root_of
 from hostler.control.engine import Engine
-from hostler.control.kernel.commands import CancelOperation
 from hostler.control.kernel.endpoint_commands import RegisterEndpoint, UnregisterEndpoint
 from hostler.control.kernel.endpoints import JOB_TYPES
 from hostler.control.rpc import child_jobs
@@ -177,11 +176,7 @@ class TaskCalls:
     async def _cancel(self, caller: TaskCaller, body: wire.Cancel) -> Any:
         found = await self._of_tree(caller, body.job_id, caller.job)
         if found.status not in FINAL:
-            await self._engine.execute(
-                CancelOperation(
-                    actor=child_jobs.actor_of(caller), project_id=caller.project_id, operation_id=found.job_id
-                )
-            )
+            await child_jobs.cancel_below(self._engine, caller, found.job_id)
         return await self._of_tree(caller, body.job_id, caller.job)
 
     async def _of_tree(self, caller: TaskCaller, job_id: str, top: str) -> JobState:
