@@ -11,6 +11,7 @@ from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.bundle_rows import BundleRow
 from hostler.control.kernel.commands import Command
 from hostler.control.kernel.decide import decide
+from hostler.control.kernel.endpoint_rows import EndpointRow
 from hostler.control.kernel.model import KEYED, KEYS, Decision, Settings
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import (
@@ -154,6 +155,17 @@ class MemoryView(MemoryJobs):
 
     def cordons_of(self, node_id: str) -> list[CordonRow]:
         return self._where(CordonRow, node_id=node_id)
+
+    def endpoints_of_task(self, task_id: str) -> list[EndpointRow]:
+        return self._where(EndpointRow, task_id=task_id)
+
+    def endpoints_over(self, now_ms: int, limit: int) -> list[EndpointRow]:
+        return [row for row in self._where(EndpointRow, state="registered") if self._over(row, now_ms)][:limit]
+
+    def _over(self, row: EndpointRow, now_ms: int) -> bool:
+        task = self.get(TaskRow, row.task_id)
+        gone = task is None or task.finished_at_ms or task.attempt_uid != row.attempt_uid
+        return bool(gone) or (row.lease_deadline_ms is not None and row.lease_deadline_ms <= now_ms)
 
     def latest_checkpoint(self) -> CheckpointRow | None:
         rows = self.rows[CheckpointRow].values()

@@ -18,6 +18,7 @@ GROUPS: dict[str, tuple[str, str]] = {
     "principals": ("hostler.cli.principals", "Who may call the API."),
     "policy": ("hostler.cli.policy", "What each scope allows, and who set it."),
     "events": ("hostler.cli.events", "What happens, as it happens."),
+    "endpoints": ("hostler.cli.endpoints", "Names under which running tasks can be reached."),
     "webhooks": ("hostler.cli.webhooks", "Who is told of events over HTTPS."),
     "audit": ("hostler.cli.audit", "Export receipts and verify them offline."),
     "pki": ("hostler.cli.pki", "Make, rotate and look at the trust root, keyset and keys."),

@@ -8,6 +8,7 @@ One TaskGroup; every loop:
 | gRPC node server | agents' sessions | accepted tasks, reports; stored envelopes down |
 | gRPC enrolment server | tokens and signing requests | identities |
 | `loops.expire` | the clock | tasks that nobody came for, ended |
+| `loops.endpoints` | the clock | endpoints whose lease or attempt is over, marked so |
 | `loops.checkpoints` | receipt chains that have grown | signed checkpoints over all of them |
 | `loops.bundles` | the clock, files of code bundles | those that nobody used for long, removed |
 | `loops.webhooks` | the event log, by a cursor for each webhook | HTTPS requests to receivers; how far each has come |

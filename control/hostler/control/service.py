@@ -26,7 +26,7 @@ from hostler.control.identity.oidc import Oidc
 from hostler.control.kernel.model import Settings
 from hostler.control.keys import Keys, load_keys
 from hostler.control.loops import bundles as bundle_loop
-from hostler.control.loops import checkpoints, expire, liveness
+from hostler.control.loops import checkpoints, endpoints, expire, liveness
 from hostler.control.loops.traces import Traces
 from hostler.control.loops.webhooks import Pace, Webhooks
 from hostler.control.metering import Metering
@@ -34,9 +34,11 @@ from hostler.control.metrics import Metrics
 from hostler.control.rpc.enrolment_service import EnrollmentService
 from hostler.control.rpc.identity import Identities
 from hostler.control.rpc.link import Links
+from hostler.control.rpc.namespace_keys import NamespaceKeys
 from hostler.control.rpc.node_service import NodeService
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.control.rpc.server import enrolment_server, node_server
+from hostler.control.rpc.task_calls import TaskCalls
 from hostler.control.telemetry import open_telemetry
 from hostler.control.webhooks.destination import Destinations, networks
 from hostler.control.webhooks.send import Sender
@@ -119,6 +121,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         metrics=metrics,
         mints=mints,
         bundles=code_bundles,
+        task_calls=TaskCalls(engine, board, clock, NamespaceKeys(config.keys / "namespace.key")),
     )
     enrolment = EnrollmentService(engine, authority, clock, config.certificate_seconds, config.recovery_days, metrics)
     node_grpc = node_server(nodes, config.node_listen, keys.server_key_pem, keys.server_chain_pem, cas)
@@ -152,6 +155,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
             serving = [group.create_task(_serve_http(each, stop)) for each in http]
             by_time = [
                 group.create_task(expire.run(engine)),
+                group.create_task(endpoints.run(engine)),
                 group.create_task(checkpoints.run(engine, config.checkpoint_seconds)),
                 group.create_task(webhooks.run()),
                 group.create_task(bundle_loop.run(engine, code_bundles)),

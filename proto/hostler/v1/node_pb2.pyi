@@ -115,6 +115,26 @@ class BundleChunk(_message.Message):
     data: bytes
     def __init__(self, offset: _Optional[int] = ..., total: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
+class TaskCallRequest(_message.Message):
+    __slots__ = ("task_id", "attempt_uid", "method", "body")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_UID_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    attempt_uid: str
+    method: str
+    body: bytes
+    def __init__(self, task_id: _Optional[str] = ..., attempt_uid: _Optional[str] = ..., method: _Optional[str] = ..., body: _Optional[bytes] = ...) -> None: ...
+
+class TaskCallResponse(_message.Message):
+    __slots__ = ("status", "body")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    status: int
+    body: bytes
+    def __init__(self, status: _Optional[int] = ..., body: _Optional[bytes] = ...) -> None: ...
+
 class Hello(_message.Message):
     __slots__ = ("agent_version", "boot_id", "keyset_version", "catalog_version", "high_sequence", "control_epoch", "parallel_tasks", "capabilities", "labels", "open_tasks", "storage", "hold", "drift", "instance_id", "protocol", "protocol_oldest", "envelope_types", "scheduling")
     class CapabilitiesEntry(_message.Message):

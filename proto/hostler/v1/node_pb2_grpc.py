@@ -179,6 +179,11 @@ class NodeServiceStub:
                 request_serializer=hostler_dot_v1_dot_node__pb2.FetchBundleRequest.SerializeToString,
                 response_deserializer=hostler_dot_v1_dot_node__pb2.BundleChunk.FromString,
                 _registered_method=True)
+        self.TaskCall = channel.unary_unary(
+                '/hostler.v1.NodeService/TaskCall',
+                request_serializer=hostler_dot_v1_dot_node__pb2.TaskCallRequest.SerializeToString,
+                response_deserializer=hostler_dot_v1_dot_node__pb2.TaskCallResponse.FromString,
+                _registered_method=True)
 
 
 class NodeServiceServicer:
@@ -218,6 +223,13 @@ class NodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TaskCall(self, request, context):
+        """What a running task asks of the control plane, through its node: only for an attempt that is open there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -245,6 +257,11 @@ def add_NodeServiceServicer_to_server(servicer, server):
                     servicer.FetchBundle,
                     request_deserializer=hostler_dot_v1_dot_node__pb2.FetchBundleRequest.FromString,
                     response_serializer=hostler_dot_v1_dot_node__pb2.BundleChunk.SerializeToString,
+            ),
+            'TaskCall': grpc.unary_unary_rpc_method_handler(
+                    servicer.TaskCall,
+                    request_deserializer=hostler_dot_v1_dot_node__pb2.TaskCallRequest.FromString,
+                    response_serializer=hostler_dot_v1_dot_node__pb2.TaskCallResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -383,6 +400,33 @@ class NodeService:
             '/hostler.v1.NodeService/FetchBundle',
             hostler_dot_v1_dot_node__pb2.FetchBundleRequest.SerializeToString,
             hostler_dot_v1_dot_node__pb2.BundleChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TaskCall(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hostler.v1.NodeService/TaskCall',
+            hostler_dot_v1_dot_node__pb2.TaskCallRequest.SerializeToString,
+            hostler_dot_v1_dot_node__pb2.TaskCallResponse.FromString,
             options,
             channel_credentials,
             insecure,

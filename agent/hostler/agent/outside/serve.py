@@ -20,6 +20,7 @@ _STALLED_S = 20.0
 METHODS = {
     "Renew": "/hostler.v1.NodeService/Renew",
     "Mint": "/hostler.v1.NodeService/Mint",
+    "TaskCall": "/hostler.v1.NodeService/TaskCall",
     "Enroll": "/hostler.v1.EnrollmentService/Enroll",
     "Recover": "/hostler.v1.EnrollmentService/Recover",
 }

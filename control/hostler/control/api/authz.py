@@ -28,6 +28,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "operations.cancel": _WRITE,
     "operations.retry": frozenset({PLATFORM, TENANT, ADMIN}),
     "events.read": _READ,
+    "endpoints.read": _READ,
     "policies.admin": frozenset({PLATFORM}),
     "policies.tenant": frozenset({PLATFORM, TENANT}),
     "policies.project": frozenset({PLATFORM, TENANT}),

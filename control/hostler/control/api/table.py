@@ -6,6 +6,7 @@ The router asks row by row: what is called most stands first.
 from hostler.control.api import bodies
 from hostler.control.api.allocation_table import ALLOCATION_ROUTES
 from hostler.control.api.bundle_table import BUNDLE_ROUTES
+from hostler.control.api.endpoint_table import ENDPOINT_ROUTES
 from hostler.control.api.event_table import EVENT_ROUTES
 from hostler.control.api.policy_table import POLICY_ROUTES
 from hostler.control.api.principal import Caller
@@ -311,4 +312,5 @@ ROUTES: tuple[Route, ...] = (
     *ALLOCATION_ROUTES,
     *WEBHOOK_ROUTES,
     *BUNDLE_ROUTES,
+    *ENDPOINT_ROUTES,
 )

@@ -12,6 +12,7 @@ from hostler.catalog.policy import PolicyOverlay
 from hostler.control.kernel.actor import Actor as Actor  # noqa: PLC0414 - it is looked for here
 from hostler.control.kernel.allocation_commands import AllocationCommand
 from hostler.control.kernel.bundle_commands import BundleCommand
+from hostler.control.kernel.endpoint_commands import EndpointCommand
 from hostler.control.kernel.job_commands import JobCommand
 from hostler.control.kernel.webhook_commands import (
     CreateWebhook,
@@ -395,4 +396,5 @@ Command = (
     | TryWebhook
     | RecordDelivery
     | BundleCommand
+    | EndpointCommand
 )

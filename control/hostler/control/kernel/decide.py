@@ -18,6 +18,8 @@ from hostler.control.kernel import (
     commands,
     cordons,
     credentials,
+    endpoint_commands,
+    endpoints,
     fold,
     job_commands,
     job_flow,
@@ -86,6 +88,9 @@ HANDLERS: dict[type, Handler] = {
     bundle_commands.DeleteBundle: code_bundles.delete,
     bundle_commands.UseBundle: code_bundles.use,
     bundle_commands.ExpireBundles: code_bundles.expire,
+    endpoint_commands.RegisterEndpoint: endpoints.register,
+    endpoint_commands.UnregisterEndpoint: endpoints.unregister,
+    endpoint_commands.SweepEndpoints: endpoints.sweep,
 }
 
 

@@ -83,6 +83,10 @@ EVENT_TYPES: dict[str, str] = {
     "bundle.stored": "a project keeps a code bundle from now on, with its `sha256` and size",
     "bundle.deleted": "somebody removed a code bundle",
     "bundle.expired": "a code bundle that nobody used for long was removed",
+    # -- endpoints ------------------------------------------------------------------------------
+    "endpoint.registered": "a task can be reached under a name, or under another address than before; not each renewal",
+    "endpoint.expired": "a lease ran out, or the attempt that held it ended",
+    "endpoint.removed": "a task took a name of its own away",
     # -- webhooks -------------------------------------------------------------------------------
     "webhook.created": "a receiver is told of events from now on; the first event that it is told",
     "webhook.deleted": "a receiver is told of nothing any more",

@@ -13,6 +13,7 @@ from hostler.control.kernel.artifacts import ArtifactRow
 from hostler.control.kernel.audit_rows import CheckpointHeadRow, CheckpointRow, CountersignatureRow
 from hostler.control.kernel.bundle_rows import BundleRow
 from hostler.control.kernel.credential_rows import MintRow, RunnerKeyRow
+from hostler.control.kernel.endpoint_rows import EndpointRow
 from hostler.control.kernel.job_rows import JOB_ROWS, JobView
 from hostler.control.kernel.job_settings import JobSettings
 from hostler.control.kernel.policy_rows import PolicyRow
@@ -74,6 +75,7 @@ KEYED: tuple[type[Row], ...] = (
     WebhookRow,
     WebhookCursorRow,
     BundleRow,
+    EndpointRow,
 )
 KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
 
@@ -167,6 +169,10 @@ class View(JobView, Protocol):
     def open_operations_of(self, allocation_id: str) -> Iterable[OperationRow]: ...
 
     def cordons_of(self, node_id: str) -> Iterable[CordonRow]: ...
+
+    def endpoints_of_task(self, task_id: str) -> Iterable[EndpointRow]: ...
+
+    def endpoints_over(self, now_ms: int, limit: int) -> Iterable[EndpointRow]: ...
 
 
 class TaskOrder(msgspec.Struct, frozen=True):

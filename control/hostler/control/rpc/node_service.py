@@ -19,6 +19,7 @@ from hostler.control.rpc.errors import abort, guarded
 from hostler.control.rpc.identity import Identities
 from hostler.control.rpc.link import Link, Links, pump
 from hostler.control.rpc.progress import ProgressBoard
+from hostler.control.rpc.task_calls import TaskCalls
 from hostler.pki.authority import Authority
 from hostler.pki.x509 import PeerIdentity, read_csr, read_identity
 from hostler.v1 import node_pb2, node_pb2_grpc
@@ -45,6 +46,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         metrics: Metrics,
         mints: Mints,
         bundles: BundleFiles,
+        task_calls: TaskCalls,
     ) -> None:
         self._engine = engine
         self._identities = identities
@@ -56,6 +58,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._certificate_s = certificate_s
         self._metrics = metrics
         self._mints = mints
+        self._task_calls = task_calls
         self._feed = CatalogFeed(engine)
         self._bundles = BundleFeed(engine, identities, bundles)
         self._polling: dict[str, Link] = {}
@@ -130,6 +133,14 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                     await context.write(chunk)
         except HostlerError as err:
             await abort(context, err)
+
+    @guarded
+    async def TaskCall(self, request: node_pb2.TaskCallRequest, context: Any) -> node_pb2.TaskCallResponse:
+        """What a running task asks (API-27)."""
+        peer = await self._identities.of(context)
+        asked = request.task_id, request.attempt_uid, request.method, request.body
+        status, body = await self._task_calls.answer(peer.name, *asked)
+        return node_pb2.TaskCallResponse(status=status, body=body)
 
     async def sweep(self) -> None:
         """Ends the sessions of nodes that have gone without a word, and those whose certificate has run out."""

@@ -4,6 +4,7 @@ Everything that decides or delivers goes through the view `local_tasks` and so n
 handed to another cluster; only `SHOWN` and `IDS_SHOWN` read the table itself, for people who look at an operation.
 """
 
+from hostler.control.kernel.endpoint_rows import EndpointRow
 from hostler.control.kernel.rows import OperationRow, TaskRow
 from hostler.control.store.tables import STATEMENTS
 
@@ -83,3 +84,30 @@ REROUTE = f"""
 OPEN_COUNTS = "SELECT state, count(*) FROM local_tasks WHERE finished_at_ms = 0 GROUP BY state"
 SHOWN = f"SELECT {COLUMNS} FROM tasks WHERE operation_id = ? ORDER BY replica_index, task_id"  # noqa: S608
 IDS_SHOWN = "SELECT task_id FROM tasks WHERE operation_id = ?"
+_E = ", ".join(f"e.{name}" for name in EndpointRow.__struct_fields__)
+# An endpoint lives as long as its lease and the attempt that holds it, whichever is shorter (TE-11).
+_LIVE = """FROM endpoints e JOIN local_tasks t ON t.task_id = e.task_id AND t.attempt_uid = e.attempt_uid
+    JOIN nodes n ON n.node_id = e.node_id
+    WHERE e.state = 'registered' AND t.finished_at_ms = 0
+      AND (e.lease_deadline_ms IS NULL OR e.lease_deadline_ms > :now) AND e.project_id = :project"""
+ENDPOINTS_NAMED = f"""
+    SELECT {_E}, n.name AS node_name {_LIVE} AND e.org_id = :org AND e.namespace = :namespace
+      AND (:name = '' OR e.name = :name) ORDER BY e.name, e.task_id, e.endpoint_id LIMIT :limit
+"""
+ENDPOINTS_SHOWN = f"""
+    SELECT {_E}, n.name AS node_name {_LIVE} AND (:namespace = '' OR e.namespace = :namespace)
+      AND (:name = '' OR e.name = :name) AND (e.task_id, e.endpoint_id) > (:task, :endpoint)
+    ORDER BY e.task_id, e.endpoint_id LIMIT :limit
+"""
+ENDPOINTS_OVER = f"""
+    SELECT {_E} FROM endpoints e LEFT JOIN local_tasks t ON t.task_id = e.task_id AND t.attempt_uid = e.attempt_uid
+    WHERE e.state = 'registered' AND (e.lease_deadline_ms <= :now OR t.task_id IS NULL OR t.finished_at_ms != 0)
+    LIMIT :limit
+"""  # noqa: S608
+# The job that a running attempt belongs to, for who speaks for it (`rpc.task_calls`).
+CALLER = """
+    SELECT o.org_id, o.project_id, o.operation_id, o.operation_type, o.requested_by_user_id, o.correlation_id,
+      o.cancel_requested_ms, o.inputs, t.task_id, t.attempt_uid, t.node_id, t.replica_index, t.state
+    FROM local_tasks t JOIN operations o ON o.operation_id = t.operation_id
+    WHERE t.task_id = :task AND t.attempt_uid = :attempt AND t.node_id = :node AND t.finished_at_ms = 0
+"""

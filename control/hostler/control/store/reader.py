@@ -16,6 +16,7 @@ from hostler.control.store import (
     artifacts,
     bundles,
     checkpoints,
+    endpoints,
     events,
     policies,
     queries,
@@ -23,6 +24,7 @@ from hostler.control.store import (
 )
 from hostler.control.store.allocation_queries import AllocationSummary, AllocationView
 from hostler.control.store.db import open_reader, store_error
+from hostler.control.store.endpoints import JobState, TaskCaller
 from hostler.control.store.events import Stretch
 from hostler.control.store.records import (
     ArtifactView,
@@ -32,6 +34,7 @@ from hostler.control.store.records import (
     ChainReach,
     CheckpointTimes,
     DefinitionView,
+    EndpointView,
     EventView,
     LogView,
     NodeIdentity,
@@ -189,6 +192,26 @@ class Reader:
     async def bundle_keys(self) -> set[tuple[str, str, str]]:
         """Of all that are held."""
         return await self._ask(bundles.keys)
+
+    async def task_caller(self, node_id: str, task_id: str, attempt_uid: str) -> TaskCaller | None:
+        """See `store.endpoints.caller`."""
+        return await self._ask(endpoints.caller, node_id, task_id, attempt_uid)
+
+    async def endpoints_named(self, org_id: str, project_id: str, namespace: str, name: str) -> list[EndpointView]:
+        """Live ones of a namespace, by exact name or all for ""."""
+        return await self._ask(endpoints.named, org_id, project_id, namespace, name, self._clock.now_ms())
+
+    async def endpoints(
+        self, project_id: str, namespace: str, name: str, cursor: str, page_size: int
+    ) -> Page[EndpointView]:
+        return await self._ask(endpoints.page, project_id, namespace, name, cursor, page_size, self._clock.now_ms())
+
+    async def endpoints_over(self) -> bool:
+        """Whether there is anything to sweep."""
+        return await self._ask(endpoints.over, self._clock.now_ms())
+
+    async def job_state(self, org_id: str, project_id: str, job_id: str) -> JobState | None:
+        return await self._ask(endpoints.job_state, org_id, project_id, job_id)
 
     async def audit(self, after: int, limit: int) -> list[AuditView]:
         return await self._ask(queries.audit, after, limit)

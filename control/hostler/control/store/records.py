@@ -288,6 +288,23 @@ class BundleView(msgspec.Struct, frozen=True, kw_only=True):
     last_used_ms: int
 
 
+class EndpointView(msgspec.Struct, frozen=True, kw_only=True):
+    """A name that leads to a running task. `lease_deadline_ms` is None for one that never expires."""
+
+    endpoint_id: str
+    name: str
+    namespace: str
+    address: str
+    metadata: Any
+    task_id: str
+    operation_id: str
+    node_id: str
+    node_name: str
+    registered_at_ms: int
+    renewed_at_ms: int
+    lease_deadline_ms: int | None
+
+
 class AuditView(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     at_ms: int

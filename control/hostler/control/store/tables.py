@@ -9,6 +9,7 @@ import msgspec
 from hostler.control.kernel import allocation_rows, audit_rows, credential_rows, job_rows, rows
 from hostler.control.kernel.artifacts import ArtifactRow
 from hostler.control.kernel.bundle_rows import BundleRow
+from hostler.control.kernel.endpoint_rows import EndpointRow
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import Row
 from hostler.control.kernel.trust_rows import KeysetRow
@@ -53,6 +54,7 @@ NAMES: dict[type[Row], str] = {
     WebhookRow: "webhooks",
     WebhookCursorRow: "webhook_cursors",
     BundleRow: "bundles",
+    EndpointRow: "endpoints",
 }
 
 

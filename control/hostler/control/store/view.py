@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from hostler.control.kernel.allocation_rows import AllocationRow, CordonRow, LeaseRow, LinkRow
 from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.bundle_rows import BundleRow
+from hostler.control.kernel.endpoint_rows import EndpointRow
 from hostler.control.kernel.model import KEYS
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import (
@@ -197,6 +198,13 @@ class StoreView(JobQueries):
 
     def cordons_of(self, node_id: str) -> list[CordonRow]:
         return self._where(CordonRow, "node_id = ?", node_id)
+
+    def endpoints_of_task(self, task_id: str) -> list[EndpointRow]:
+        return self._where(EndpointRow, "task_id = ?", task_id)
+
+    def endpoints_over(self, now_ms: int, limit: int) -> list[EndpointRow]:
+        """Registered ones whose lease or attempt is over."""
+        return self._all(EndpointRow, local_tasks.ENDPOINTS_OVER, {"now": now_ms, "limit": limit})
 
     def latest_checkpoint(self) -> CheckpointRow | None:
         found = self._where(CheckpointRow, "checkpoint_index = (SELECT max(checkpoint_index) FROM checkpoints)")

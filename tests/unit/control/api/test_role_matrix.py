@@ -37,6 +37,7 @@ EXPECTED: dict[str, set[str]] = {
     "GET /api/v1/projects/{project_id}/operations/{operation_id}/artifacts": VIEWERS,
     "GET /api/v1/projects/{project_id}/operations/{operation_id}/artifacts/{artifact_id}": VIEWERS,
     "GET /api/v1/projects/{project_id}/nodes": VIEWERS,
+    "GET /api/v1/projects/{project_id}/endpoints": VIEWERS,
     # whom a project tells
     "POST /api/v1/projects/{project_id}/webhooks": RETRIERS,
     "GET /api/v1/projects/{project_id}/webhooks": RETRIERS,
