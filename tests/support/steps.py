@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hostler.agent.containers.runtime import Line
 from hostler.agent.host.host import Host
 from hostler.agent.journal.rows import PastStep
 from hostler.agent.secrets.table import SecretTable, StepSecrets
@@ -23,6 +25,7 @@ class Told:
     progress: list[tuple[int, int, str]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     saved: list[dict[str, Any]] = field(default_factory=list)
+    shipped: list[tuple[str, Line]] = field(default_factory=list)  # of a workload: phase, line
 
     @property
     def checkpoint(self) -> dict[str, Any]:
@@ -49,7 +52,15 @@ def context_of(
     async def save(saved: dict[str, Any]) -> None:
         told.saved.append(saved)
 
+    async def ship(lines: Sequence[Line], phase: str) -> None:
+        told.shipped += [(phase, line) for line in lines]
+
+    def cursor(phase: str) -> str:
+        return next((line.cursor for of, line in reversed(told.shipped) if of == phase), "")
+
     return StepContext(
+        log_batch=ship,
+        log_cursor=cursor,
         confined=lambda said: None,
         host=host,
         params=params,

@@ -7,6 +7,7 @@ import msgspec
 
 from hostler.agent.admission.authority import LocalAuthority
 from hostler.agent.host.fetch_settings import FetchSettings
+from hostler.agent.journal.spool import LogLimits
 from hostler.base.config import load_config
 from hostler.base.errors import error
 
@@ -65,6 +66,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     observe_socket: str = ""
     files: Files = Files()
     fetch: FetchSettings = FetchSettings()
+    logs: LogLimits = LogLimits()
     authority: LocalAuthority = LocalAuthority()
     testing: Testing = Testing()
 

@@ -108,6 +108,7 @@ class Daemon:
             trust=lambda: self.trusted.store,
             authority=self.config.authority,
             resolver=self.resolver,
+            logs=self.config.logs,
             mint=Mints(self.outside.ask, self._target, lambda: self.me, lambda: self.trusted.store, self.clock),
         )
         self.pipeline = Pipeline(

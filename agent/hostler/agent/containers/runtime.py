@@ -51,12 +51,18 @@ class Found:
 
 
 class Line(NamedTuple):
-    """`whole` is False for a last line without newline. `cursor` resumes after this line."""
+    """`whole` is False for a last line without newline. `cursor` resumes after this line.
+
+    `lost` says how many bytes before this line the runtime has dropped unread, because its log was full; `at_ms` is
+    when it was written, 0 where the runtime does not know.
+    """
 
     stream: str  # stdout, stderr
-    text: str
+    text: str  # what is no UTF-8 is replaced
     whole: bool
     cursor: str
+    lost: int = 0
+    at_ms: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

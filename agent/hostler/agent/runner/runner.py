@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.journal.rows import StoredTask, TaskKey
+from hostler.agent.journal.spool import LogLimits, LogSpool
 from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.runner.patience import durably
 from hostler.agent.runner.receipt import ReceiptMaker
@@ -52,10 +53,12 @@ class Runner:
         resolver: Resolver,
         redact: Callable[[str], str] = str,
         mint: Callable[[MintOrder], Awaitable[MintedSecret]] | None = None,
+        logs: LogLimits | None = None,
     ) -> None:
         receipts = ReceiptMaker(signer, node_id, trust_domain)
+        spool = LogSpool(journal, clock, logs or LogLimits())
         self._parts = Parts(
-            journal, host, receipts, clock, progress, trust, authority, redact, resolver, mint or _no_mint
+            journal, host, receipts, clock, progress, trust, authority, redact, resolver, mint or _no_mint, spool
         )
         self._running: set[TaskKey] = set()
         journal.sign_refusals_with(receipts.refusal)

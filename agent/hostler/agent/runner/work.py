@@ -9,6 +9,7 @@ import msgspec
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.journal.rows import ForAllocation, TaskKey
+from hostler.agent.journal.spool import LogSpool
 from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.runner.receipt import ReceiptMaker
 from hostler.agent.steps.contract import MintedSecret, MintOrder
@@ -62,6 +63,7 @@ class Parts:
     redact: Callable[[str], str]
     resolver: Resolver
     mint: Callable[[MintOrder], Awaitable[MintedSecret]]
+    spool: LogSpool
 
 
 def allocation_of(work: Work) -> ForAllocation | None:

@@ -9,13 +9,14 @@ It keeps no state of its own: what must survive a restart goes through `save_che
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
+from hostler.agent.containers.runtime import Line
 from hostler.agent.host.host import Host
 from hostler.agent.journal.rows import PastStep
 from hostler.agent.resolver.resolver import Resolver
@@ -155,6 +156,9 @@ class StepContext(StepView):
     cancelled: asyncio.Event = field(kw_only=True)
     progress: Callable[[int, int, str], None] = field(kw_only=True)  # done, total (0 unknown), unit
     log: Callable[[str, str], None] = field(kw_only=True)  # stream (stdout, stderr, agent), line
+    # of workloads: lines and their phase; returns when they and the cursor behind them are on disk, and more may come
+    log_batch: Callable[[Sequence[Line], str], Awaitable[None]] = field(kw_only=True)
+    log_cursor: Callable[[str], str] = field(kw_only=True)  # phase → behind what was shipped, "" to begin
     save_checkpoint: Callable[[dict[str, Any]], Awaitable[None]] = field(kw_only=True)
     secrets: StepSecrets = field(kw_only=True)
     confined: Callable[[dict[str, Any]], None] = field(kw_only=True)  # for the receipt: what it was held to
