@@ -23,13 +23,14 @@ from hostler.control.engine import Engine
 from hostler.control.identity.oidc import Oidc
 from hostler.control.kernel.model import Settings
 from hostler.control.keys import Keys, load_keys
-from hostler.control.loops import checkpoints, expire, liveness
+from hostler.control.loops import checkpoints, expire, liveness, prune
 from hostler.control.loops.traces import Traces
 from hostler.control.loops.webhooks import Pace, Webhooks
 from hostler.control.metering import Metering
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.enrolment_service import EnrollmentService
 from hostler.control.rpc.identity import Identities
+from hostler.control.rpc.ingest import Ingest
 from hostler.control.rpc.link import Links
 from hostler.control.rpc.node_service import NodeService
 from hostler.control.rpc.progress import ProgressBoard
@@ -65,6 +66,7 @@ async def open_engine(config: ControlConfig, *, recovering: bool = False) -> tup
             envelope_window_ms=config.envelope_seconds * 1000,
             start_within_ms=config.start_within_seconds * 1000,
             allocations=config.allocations.settings(),
+            log_operation_bytes=config.logs.operation_bytes,
         ),
         cluster_id=config.cluster_id,
         recovering=recovering,
@@ -114,6 +116,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         certificate_s=config.certificate_seconds,
         metrics=metrics,
         mints=mints,
+        ingest=Ingest(clock, config.logs.node_bytes_per_second, config.logs.total_bytes_per_second),
     )
     enrolment = EnrollmentService(engine, authority, clock, config.certificate_seconds, config.recovery_days, metrics)
     node_grpc = node_server(nodes, config.node_listen, keys.server_key_pem, keys.server_chain_pem, cas)
@@ -148,6 +151,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
                 group.create_task(expire.run(engine)),
                 group.create_task(checkpoints.run(engine, config.checkpoint_seconds)),
                 group.create_task(webhooks.run()),
+                group.create_task(prune.run(engine, config.logs.keep_days)),
                 group.create_task(liveness.run(nodes.sweep, config.heartbeat_seconds)),
             ]
             if traces:

@@ -16,7 +16,7 @@ import msgspec
 
 from hostler.agent.journal.journal import Journal
 from hostler.agent.journal.rows import TaskKey
-from hostler.base.clock import Clock
+from hostler.base.clock import Clock, Pace
 from hostler.wire.report import LogLine
 
 ROW_COST = 256  # of one line besides its text: what it weighs in the outbox, on the wire and in the store
@@ -33,26 +33,11 @@ class LogLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     task_waiting_bytes: int = 4 << 20
     node_waiting_bytes: int = 32 << 20
     task_bytes_per_second: int = 1 << 20
-    node_bytes_per_second: int = 4 << 20
+    node_bytes_per_second: int = 2 << 20
 
     def __post_init__(self) -> None:
         if min(msgspec.structs.astuple(self)) < 65_536:
             raise ValueError("each limit of [logs] is at least 65536 bytes")
-
-
-class Pace:
-    """Bytes a second. What was taken beyond them is waited for before the next are taken."""
-
-    def __init__(self, rate: int, clock: Clock) -> None:
-        self._rate = rate
-        self._clock = clock
-        self._paid_until = float("-inf")
-
-    def debt(self, cost: int) -> float:
-        """Takes `cost`; the seconds to wait for it."""
-        now = self._clock.monotonic()
-        self._paid_until = max(self._paid_until, now - 1.0) + cost / self._rate
-        return max(0.0, self._paid_until - now)
 
 
 class LogSpool:

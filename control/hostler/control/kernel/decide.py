@@ -18,12 +18,14 @@ from hostler.control.kernel import (
     credentials,
     fold,
     keysets,
+    log_commands,
     nodes,
     principals,
     put_policy,
     quarantine,
     sessions,
     submit,
+    task_logs,
     webhook_commands,
     webhooks,
 )
@@ -73,6 +75,7 @@ HANDLERS: dict[type, Handler] = {
     webhook_commands.EnableWebhook: webhooks.enable,
     webhook_commands.TryWebhook: webhooks.try_out,
     webhook_commands.RecordDelivery: webhooks.record,
+    log_commands.PruneLogs: task_logs.prune,
 }
 
 

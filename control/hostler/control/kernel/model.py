@@ -12,6 +12,7 @@ from hostler.control.kernel.allocation_settings import AllocationSettings
 from hostler.control.kernel.artifacts import ArtifactRow
 from hostler.control.kernel.audit_rows import CheckpointHeadRow, CheckpointRow, CountersignatureRow
 from hostler.control.kernel.credential_rows import MintRow, RunnerKeyRow
+from hostler.control.kernel.log_rows import LogRow, LogUsageRow
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import (
     AttemptRow,
@@ -22,7 +23,6 @@ from hostler.control.kernel.rows import (
     DocumentRow,
     EnvelopeRow,
     EventRow,
-    LogRow,
     MetaRow,
     NodeRow,
     OperationRow,
@@ -69,6 +69,7 @@ KEYED: tuple[type[Row], ...] = (
     CordonRow,
     WebhookRow,
     WebhookCursorRow,
+    LogUsageRow,
 )
 KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
 
@@ -87,6 +88,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         envelope_window_ms: how long a node may take to start a signed task (OD-30).
         control_epoch: whose tasks nodes obey now; the engine takes it from the keyset.
+        log_operation_bytes: how much of an operation's logs is kept; each line counts 256 bytes more than its text.
         start_within_ms: how long a task may wait for its node before it ends as `expired`.
     """
 
@@ -95,6 +97,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     envelope_window_ms: int = 600_000
     start_within_ms: int = 86_400_000
     max_tasks: int = 10_000
+    log_operation_bytes: int = 256 << 20
     control_epoch: int = 1
     decider: Any = None  # a `permitted.Decider` that may refuse more than the policy does (AZ-11)
     allocations: AllocationSettings = AllocationSettings()
@@ -198,6 +201,7 @@ class Decision(msgspec.Struct, kw_only=True):
     receipts: list[ReceiptRow] = []
     artifacts: list[ArtifactRow] = []
     logs: list[LogRow] = []
+    pruned_logs: int = 0  # lines up to this id are dropped
     events: list[EventRow] = []
     envelopes: list[EnvelopeRow] = []
     orders: list[TaskOrder | CancelOrder | CheckpointOrder] = []
@@ -216,6 +220,7 @@ class Draft:
         self.now_ms = now_ms
         self.events: list[EventRow] = []
         self.logs: list[LogRow] = []
+        self.pruned_logs = 0
         self.receipts: list[ReceiptRow] = []
         self.artifacts: list[ArtifactRow] = []
         self.orders: dict[tuple[str, int], TaskOrder | CancelOrder | CheckpointOrder] = {}
@@ -303,6 +308,7 @@ class Draft:
             receipts=self.receipts,
             artifacts=self.artifacts,
             logs=self.logs,
+            pruned_logs=self.pruned_logs,
             events=self.events,
             orders=list(self.orders.values()),
             wake=self.wake,

@@ -14,6 +14,7 @@ from hostler.control.metrics import Metrics
 from hostler.control.rpc.catalog_feed import CatalogFeed
 from hostler.control.rpc.errors import abort, guarded
 from hostler.control.rpc.identity import Identities
+from hostler.control.rpc.ingest import Ingest
 from hostler.control.rpc.link import Link, Links, pump
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.pki.authority import Authority
@@ -41,6 +42,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         certificate_s: int,
         metrics: Metrics,
         mints: Mints,
+        ingest: Ingest,
     ) -> None:
         self._engine = engine
         self._identities = identities
@@ -52,6 +54,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._certificate_s = certificate_s
         self._metrics = metrics
         self._mints = mints
+        self._ingest = ingest
         self._feed = CatalogFeed(engine)
         self._polling: dict[str, Link] = {}
 
@@ -135,6 +138,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             self._heartbeat_s,
             self._authority.ca_key,
             self._metrics,
+            self._ingest.share(),
         )
         self._links.add(link)
         return link

@@ -8,6 +8,7 @@ import msgspec
 
 from hostler.control.kernel import allocation_rows, audit_rows, credential_rows, rows
 from hostler.control.kernel.artifacts import ArtifactRow
+from hostler.control.kernel.log_rows import LogRow, LogUsageRow
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import Row
 from hostler.control.kernel.trust_rows import KeysetRow
@@ -32,7 +33,7 @@ NAMES: dict[type[Row], str] = {
     rows.EnvelopeRow: "envelopes",
     rows.ReceiptRow: "receipts",
     ArtifactRow: "operation_artifacts",
-    rows.LogRow: "log_lines",
+    LogRow: "log_lines",
     rows.EventRow: "events",
     audit_rows.CheckpointRow: "checkpoints",
     audit_rows.CheckpointHeadRow: "checkpoint_heads",
@@ -46,6 +47,7 @@ NAMES: dict[type[Row], str] = {
     allocation_rows.CordonRow: "worker_policies",
     WebhookRow: "webhooks",
     WebhookCursorRow: "webhook_cursors",
+    LogUsageRow: "log_usage",
 }
 
 

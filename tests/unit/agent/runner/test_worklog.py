@@ -11,9 +11,10 @@ import pytest
 from hostler.agent.containers.logs import ship
 from hostler.agent.containers.runtime import Line
 from hostler.agent.journal.rows import TaskKey
-from hostler.agent.journal.spool import ROW_COST, LogLimits, LogSpool, Pace
+from hostler.agent.journal.spool import ROW_COST, LogLimits, LogSpool
 from hostler.agent.runner.steplog import MAX_LINE
 from hostler.agent.steps.contract import StepContext
+from hostler.base.clock import Pace
 from hostler.wire.report import LogLine, TaskStatus
 from support import fake_kind
 from support.agent import Core, core
@@ -127,11 +128,11 @@ async def test_OB_07_a_restart_goes_on_behind_what_was_shipped(tmp_path: Path, f
         cursors.append(context.log_cursor("setup"))
 
     async with core(tmp_path, catalog=ONE) as node:
-        await workload(node, fake, doing)
+        fake.on_apply = doing
+        spec = await node.run_task()
         assert cursors == ["", "17", ""]
         cursors.clear()
-        fake.on_apply = doing
-        await node.run_task(attempt_number=2, attempt_uid="another", sequence=50)
+        await node.run_task(task_id=spec.task_id, attempt_number=2, attempt_uid="another")
         assert cursors[0] == ""
 
 
