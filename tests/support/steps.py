@@ -48,6 +48,8 @@ def context_of(
     mint: Any = None,
     allocation_id: str = "",
     past: tuple[PastStep, ...] = (),
+    relay: Any = None,
+    workloads: Any = None,
 ) -> StepContext:
     async def save(saved: dict[str, Any]) -> None:
         told.saved.append(saved)
@@ -59,6 +61,10 @@ def context_of(
         return next((line.cursor for of, line in reversed(told.shipped) if of == phase), "")
 
     return StepContext(
+        relay=relay,  # type: ignore[arg-type]
+        workloads=workloads,
+        org_id="acme",
+        project_id="train",
         log_batch=ship,
         log_cursor=cursor,
         confined=lambda said: None,

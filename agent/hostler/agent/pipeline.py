@@ -16,6 +16,7 @@ from hostler.agent.journal.journal import Journal
 from hostler.agent.journal.rows import StoredTask
 from hostler.agent.lifecycle.trust import Trusted
 from hostler.agent.runner.runner import Runner
+from hostler.agent.runner.work import runs_beside
 from hostler.agent.session.inbox import Inbox
 from hostler.base.clock import Clock
 from hostler.base.envelope import Envelope
@@ -101,6 +102,9 @@ class Pipeline:
     ) -> None:
         """Does the work when there is a slot, and for a tenant's task (`spec`) when the node is not drained."""
         held = spec is not None and not spec.trigger_source
+        if spec is not None and runs_beside(spec):
+            await work()
+            return
         while True:
             if held and not (self._open.is_set() or cancelled.is_set()):
                 await self._open_or(cancelled)

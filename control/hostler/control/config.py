@@ -95,6 +95,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     webhook_allowed_networks: where webhooks may go besides public addresses, such as 10.20.0.0/16.
     webhook_ca_file: a CA besides the system's that receivers of webhooks may have their certificates from.
     telemetry_endpoint: where traces go, OTLP over HTTP; "" for nowhere. Needs the extra `telemetry`.
+    relay_idle_seconds: how long nothing may move in an interactive session.
     webhook_park_hours: how long an event is tried at a receiver that does not take it.
     """
 
@@ -118,6 +119,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     webhook_allowed_networks: tuple[str, ...] = ()
     webhook_ca_file: str = ""
     telemetry_endpoint: Annotated[str, msgspec.Meta(pattern=r"^(?:https?://[^\s]{1,500})?$(?!\n)")] = ""
+    relay_idle_seconds: Annotated[int, msgspec.Meta(ge=10, le=86_400)] = 1800
     webhook_park_hours: Annotated[int, msgspec.Meta(ge=1, le=720)] = 24
     log_format: Literal["auto", "json", "pretty"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

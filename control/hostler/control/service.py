@@ -16,6 +16,7 @@ from hostler.control.api.bundles import Bundles
 from hostler.control.api.call import Parts
 from hostler.control.api.internal_tls import internal_server
 from hostler.control.api.principal import Authenticator, Projects
+from hostler.control.api.relay import MAX_MESSAGE
 from hostler.control.config import ControlConfig, split
 from hostler.control.credentials.registry import Minters
 from hostler.control.credentials.service import Mints
@@ -34,6 +35,7 @@ from hostler.control.rpc.ingest import Ingest
 from hostler.control.rpc.link import Links
 from hostler.control.rpc.node_service import NodeService
 from hostler.control.rpc.progress import ProgressBoard
+from hostler.control.rpc.relays import Relays
 from hostler.control.rpc.server import enrolment_server, node_server
 from hostler.control.telemetry import open_telemetry
 from hostler.control.webhooks.destination import Destinations, networks
@@ -103,6 +105,8 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
     trust_domain, cas = keys.trust.keyset.trust_domain, keys.trust.keyset.ca_certificates
     authority = Authority(keys.ca, keys.ca_pem, trust_domain)
     engine.wakes.revoked(lambda node_id: links.close_node(node_id, "revoked", "the node is revoked"))
+    relays = Relays(metrics, clock, config.relay_idle_seconds)
+    engine.wakes.revoked(lambda node_id: relays.close_node(node_id, "revoked", "the node is revoked"))
     identities = Identities(engine, trust_domain, clock)
     mints = Mints(engine, Minters(config.minters), keys.dispatch, metrics)
     nodes = NodeService(
@@ -116,6 +120,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         certificate_s=config.certificate_seconds,
         metrics=metrics,
         mints=mints,
+        relays=relays,
         ingest=Ingest(clock, config.logs.node_bytes_per_second, config.logs.total_bytes_per_second),
     )
     enrolment = EnrollmentService(engine, authority, clock, config.certificate_seconds, config.recovery_days, metrics)
@@ -133,7 +138,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         config.webhook_ca_file,
     )
     webhooks = Webhooks(engine, sender, metrics, Pace(park_s=config.webhook_park_hours * 3600))
-    parts = Parts(engine, board, authenticator, projects, links, bundles, metrics, sender, telemetry)
+    parts = Parts(engine, board, authenticator, projects, links, bundles, metrics, sender, relays, telemetry)
     traces = Traces(engine, telemetry) if telemetry else None
     if traces:
         engine.watch(traces.take)
@@ -158,6 +163,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
                 by_time.append(group.create_task(traces.run()))
             await stop.wait()
             links.close_all()
+            relays.close_all()
             for each in http:
                 each.should_exit = True
             for loop in by_time:
@@ -186,7 +192,9 @@ def _http_server(config: ControlConfig, parts: Parts) -> _Http:
         host=host,
         port=port,
         http="httptools",
-        ws="none",
+        ws="websockets-sansio",
+        ws_max_size=MAX_MESSAGE,
+        ws_per_message_deflate=False,
         lifespan="off",
         access_log=False,
         proxy_headers=False,

@@ -214,6 +214,7 @@ _FILLERS: tuple[Any, ...] = (
     [{"name": "aa"}],
     [{"name": "a"}],
     "a.service",
+    ["a"],
 )
 
 

@@ -91,6 +91,9 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
         artifact_keys=_artifact_keys(parts),
         allocation_id=task.allocation_id,
         past=lambda: parts.journal.past(whose.allocation_id if whose else ""),
+        org_id=task.org_id,
+        project_id=task.project_id,
+        workloads=parts.workloads,
     )
     return Prepared(index, step, kind, view, params_digest(step.kind, filled, resolved), resolved)
 

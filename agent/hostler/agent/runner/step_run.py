@@ -195,6 +195,7 @@ class StepRun:
             log_cursor=self._worklog.cursor,
             secrets=secrets or StepSecrets(self._secrets, step_id),
             confined=self._sandbox.update,
+            relay=parts.relay,
             certify=parts.receipts.handover,
             save_checkpoint=functools.partial(parts.journal.save_checkpoint, self._key, step_id),
             mint=functools.partial(self._mint, step_id),

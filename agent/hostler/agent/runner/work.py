@@ -1,11 +1,14 @@
 """What the runner needs of others, as it sees them."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 
+from hostler.agent.containers.session import RelayLink
+from hostler.agent.containers.workload import Workloads
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.journal.rows import ForAllocation, TaskKey
@@ -20,6 +23,8 @@ from hostler.catalog.definition import Definition
 from hostler.pki.trust import TrustStore
 from hostler.wire.report import StepProgress
 from hostler.wire.task import TaskSpec
+
+BESIDE = frozenset({"task.exec", "task.profile"})
 
 
 class Work(Protocol):
@@ -64,6 +69,8 @@ class Parts:
     resolver: Resolver
     mint: Callable[[MintOrder], Awaitable[MintedSecret]]
     spool: LogSpool
+    relay: Callable[[str], AbstractAsyncContextManager[RelayLink]]
+    workloads: Workloads | None = None
 
 
 def allocation_of(work: Work) -> ForAllocation | None:
@@ -73,6 +80,11 @@ def allocation_of(work: Work) -> ForAllocation | None:
     if not isinstance(named, str) or not named:
         return None
     return ForAllocation(named, f"{spec.operation_type}@{spec.version}", spec.operation_id)
+
+
+def runs_beside(spec: TaskSpec) -> bool:
+    """Whether it only looks at what runs: it takes nobody's slot, and a node that is drained lets it in."""
+    return all(step.kind in BESIDE for step in spec.steps)
 
 
 def key_of(spec: TaskSpec) -> TaskKey:

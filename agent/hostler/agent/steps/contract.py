@@ -10,6 +10,7 @@ It keeps no state of its own: what must survive a restart goes through `save_che
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from hostler.agent.containers.runtime import Line
+from hostler.agent.containers.session import RelayLink
+from hostler.agent.containers.workload import Workloads
 from hostler.agent.host.host import Host
 from hostler.agent.journal.rows import PastStep
 from hostler.agent.resolver.resolver import Resolver
@@ -142,6 +145,9 @@ class StepView:
     artifact_keys: tuple[bytes, ...] = ()  # SPKI DER of keys that may sign artifacts
     allocation_id: str = ""  # that the envelope is bound to
     past: Callable[[], tuple[PastStep, ...]] = tuple  # what ended here for the allocation, oldest first
+    org_id: str = ""
+    project_id: str = ""
+    workloads: Workloads | None = None  # for kinds that run containers; None where there are none
 
     def may_fetch(self, url: str) -> bool:
         """Whether everything that limits sources admits a URL: policy, definition, this node's own (AR-06, AZ-09)."""
@@ -164,6 +170,7 @@ class StepContext(StepView):
     confined: Callable[[dict[str, Any]], None] = field(kw_only=True)  # for the receipt: what it was held to
     # asks for a credential: type, intent, part
     mint: Callable[[str, dict[str, Any], str], Awaitable[MintedSecret]] = field(kw_only=True)
+    relay: Callable[[str], AbstractAsyncContextManager[RelayLink]] = field(kw_only=True)  # by its id
     certify: Callable[[dict[str, Any]], bytes] = field(kw_only=True)  # DSSE JSON: a hand-over in the node's name
 
 

@@ -6,6 +6,7 @@ The router asks row by row: what is called most stands first.
 from hostler.control.api import bodies
 from hostler.control.api.allocation_table import ALLOCATION_ROUTES
 from hostler.control.api.event_table import EVENT_ROUTES
+from hostler.control.api.exec_table import EXEC_ROUTES
 from hostler.control.api.policy_table import POLICY_ROUTES
 from hostler.control.api.principal import Caller
 from hostler.control.api.route import Route
@@ -309,4 +310,5 @@ ROUTES: tuple[Route, ...] = (
     *EVENT_ROUTES,
     *ALLOCATION_ROUTES,
     *WEBHOOK_ROUTES,
+    *EXEC_ROUTES,
 )
