@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import msgspec
@@ -44,7 +44,7 @@ class Attached:
         Raises:
             HostlerError: the server's refusal, why the session was cut, `controller_unreachable`.
         """
-        with _raw() if self._tty else suppress():
+        with _raw() if self._tty else nullcontext():
             return asyncio.run(self._attach())
 
     async def _attach(self) -> int:
@@ -61,7 +61,7 @@ class Attached:
             ) as socket:  # fmt: skip
                 return await self._carry(socket)
         except InvalidStatus as err:
-            raise problem_of(err.response.status_code, err.response.body) from err
+            raise problem_of(err.response.status_code, bytes(err.response.body)) from err
         except ConnectionClosed as err:
             raise error("controller_unreachable", "the session broke off") from err
         except (InvalidHandshake, OSError, TimeoutError) as err:
@@ -71,7 +71,7 @@ class Attached:
         loop = asyncio.get_running_loop()
         self._heard_at = loop.time()
         output = asyncio.ensure_future(self._output(socket))
-        others = [asyncio.ensure_future(self._beat(socket))]
+        others: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._beat(socket))]
         if self._stdin or self._tty:
             others.append(asyncio.ensure_future(self._input(socket)))
         if self._tty:

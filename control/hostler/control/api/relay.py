@@ -1,7 +1,8 @@
 """The client's end of a relay: a WebSocket. Binary messages are a byte for the stream and its data, text is JSON.
 
 client → {"type": "resize", "rows": 24, "columns": 80} · {"type": "eof"} · {"type": "beat"}
-server → {"type": "window", "bytes": n}: so much more input · {"type": "exit", "code": 0} · {"type": "error", "error_code": …, "message": …} · {"type": "beat"}
+server → {"type": "window", "bytes": n}, which is how much more input it takes · {"type": "beat"} · and at the end
+{"type": "exit", "code": 0} or {"type": "error", "error_code": "relay_closed", "message": "…"}
 """
 
 import asyncio

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from hostler.base.errors import HostlerError, error
-from hostler.control.api.authz import permit_own
+from hostler.control.api.authz import MEMBER
 from hostler.control.api.call import Call
 from hostler.control.kernel.commands import OperationCreated, SubmitOperation, TargetSelector
 from hostler.control.store.records import OperationView, TaskView
@@ -76,7 +76,8 @@ async def _job(call: Call) -> OperationView:
     found = await call.engine.reader.operation(project_id, job_id)
     if found is None:
         raise error("not_found", f"there is no job {job_id!r} in project {project_id!r}")
-    permit_own(call.principal, found.requested_by_user_id)
+    if call.principal.role == MEMBER and call.principal.name != found.requested_by_user_id:
+        raise error("scope_denied", "a project_member looks into tasks of its own jobs only")
     return found
 
 
