@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hostler.agent.containers.runtime import Line
 from hostler.agent.host.host import Host
 from hostler.agent.journal.rows import PastStep
 from hostler.agent.secrets.table import SecretTable, StepSecrets
@@ -24,6 +26,7 @@ class Told:
     lines: list[str] = field(default_factory=list)
     saved: list[dict[str, Any]] = field(default_factory=list)
     streams: list[tuple[str, str]] = field(default_factory=list)
+    shipped: list[tuple[str, Line]] = field(default_factory=list)  # of a workload: phase, line
 
     def say(self, stream: str, line: str, mark: dict[str, Any] | None = None) -> None:
         self.lines.append(line)
@@ -52,12 +55,28 @@ def context_of(
     mint: Any = None,
     allocation_id: str = "",
     past: tuple[PastStep, ...] = (),
+    relay: Any = None,
+    workloads: Any = None,
+    org_id: str = "acme",
+    project_id: str = "train",
     **more: Any,
 ) -> StepContext:
     async def save(saved: dict[str, Any]) -> None:
         told.saved.append(saved)
 
+    async def ship(lines: Sequence[Line], phase: str) -> None:
+        told.shipped += [(phase, line) for line in lines]
+
+    def cursor(phase: str) -> str:
+        return next((line.cursor for of, line in reversed(told.shipped) if of == phase), "")
+
     return StepContext(
+        relay=relay,  # type: ignore[arg-type]
+        workloads=workloads,
+        org_id=org_id,
+        project_id=project_id,
+        log_batch=ship,
+        log_cursor=cursor,
         confined=lambda said: None,
         host=host,
         params=params,

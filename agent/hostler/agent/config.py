@@ -9,6 +9,7 @@ from hostler.agent.admission.authority import LocalAuthority
 from hostler.agent.bundles.contract import BundleSettings
 from hostler.agent.containers.settings import ContainerSettings
 from hostler.agent.host.fetch_settings import FetchSettings
+from hostler.agent.journal.spool import LogLimits
 from hostler.base.config import load_config
 from hostler.base.errors import error
 
@@ -71,6 +72,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     fetch: FetchSettings = FetchSettings()
     containers: ContainerSettings = ContainerSettings()
     bundles: BundleSettings = BundleSettings()
+    logs: LogLimits = LogLimits()
     authority: LocalAuthority = LocalAuthority()
     testing: Testing = Testing()
 

@@ -18,6 +18,8 @@ import os
 import random
 import secrets
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,7 @@ from hostler.agent.lifecycle.renew import Renewal
 from hostler.agent.lifecycle.trust import Trusted
 from hostler.agent.observe import Observer
 from hostler.agent.outside.frames import Tls
-from hostler.agent.outside.outside import Outside
+from hostler.agent.outside.outside import Outside, RemoteRelay
 from hostler.agent.outside.spawn import Child, Listener
 from hostler.agent.pipeline import Pipeline
 from hostler.agent.resolver.resolver import Resolver
@@ -134,6 +136,8 @@ class Daemon:
             trust=lambda: self.trusted.store,
             authority=self.config.authority,
             resolver=self.resolver,
+            logs=self.config.logs,
+            relay=self._relay,
             mint=Mints(self.outside.ask, self._target, lambda: self.me, lambda: self.trusted.store, self.clock),
             workloads=self.workloads,
         )
@@ -263,6 +267,12 @@ class Daemon:
     def _target(self) -> tuple[Tls, str]:
         """Where to, and as whom, now."""
         return certificates.tls_of(self.renewal.current, self.trusted.store), self.config.control.address
+
+    @asynccontextmanager
+    async def _relay(self, relay_id: str) -> AsyncIterator[RemoteRelay]:
+        tls, address = self._target()
+        async with self.outside.relay(tls, address, relay_id) as relay:
+            yield relay
 
     def _renewed(self, fresh: identity.Identity) -> None:
         self.me = fresh

@@ -16,7 +16,7 @@ from hostler.agent.journal.journal import Journal
 from hostler.agent.journal.rows import StoredTask
 from hostler.agent.lifecycle.trust import Trusted
 from hostler.agent.runner.runner import Runner
-from hostler.agent.runner.work import runs_containers
+from hostler.agent.runner.work import runs_beside, runs_containers
 from hostler.agent.session.inbox import Inbox
 from hostler.base.clock import Clock
 from hostler.base.envelope import Envelope
@@ -113,6 +113,9 @@ class Pipeline:
         self, spec: TaskSpec, cancelled: asyncio.Event, work: Callable[[], Coroutine[Any, Any, None]], *, fresh: bool
     ) -> None:
         """Does the work when there is a slot, and for a tenant's task (`fresh`) when the node is not drained."""
+        if runs_beside(spec):
+            await work()
+            return
         held = fresh and not spec.trigger_source
         slots = self._container_slots if spec.task_id in self._long else self._slots
         while True:

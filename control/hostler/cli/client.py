@@ -28,7 +28,7 @@ class Client:
 
         token = read_token(settings)
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        verify: Any = _tls_of(settings) if settings.ca_file else True
+        verify: Any = tls_of(settings) if settings.ca_file else True
         if not settings.server.startswith(("http://", "https://")):
             raise error("invalid_config", f"server {settings.server!r} does not begin with http:// or https://")
         self._httpx = httpx
@@ -68,7 +68,7 @@ class Client:
         except self._httpx.TransportError as err:
             raise self._unreachable(err) from err
         if not answer.is_success:
-            raise _problem(answer.status_code, answer.content)
+            raise problem_of(answer.status_code, answer.content)
         try:
             return msgspec.json.decode(answer.content)
         except msgspec.MsgspecError as err:
@@ -81,7 +81,7 @@ class Client:
         except self._httpx.TransportError as err:
             raise self._unreachable(err) from err
         if not answer.is_success:
-            raise _problem(answer.status_code, answer.content)
+            raise problem_of(answer.status_code, answer.content)
         return answer.content
 
     def pages(self, path: str, **params: Any) -> Iterator[Any]:
@@ -117,14 +117,14 @@ class Client:
         timeout = self._httpx.Timeout(_TIMEOUT_S, read=90.0)
         with self._http.stream("GET", path, params=params, headers=headers, timeout=timeout) as answer:
             if not answer.is_success:
-                raise _problem(answer.status_code, answer.read())
+                raise problem_of(answer.status_code, answer.read())
             yield from _parse_events(answer.iter_lines())
 
     def _unreachable(self, err: Exception) -> HostlerError:
         return error("controller_unreachable", f"no answer from {self._server} ({type(err).__name__})")
 
 
-def _tls_of(settings: Settings) -> Any:
+def tls_of(settings: Settings) -> Any:
     import ssl
 
     try:
@@ -167,7 +167,7 @@ def _parse_events(lines: Iterator[str]) -> Iterator[Event]:
             data = f"{data}\n{value}" if data else value
 
 
-def _problem(status: int, content: bytes) -> HostlerError:
+def problem_of(status: int, content: bytes) -> HostlerError:
     """The server's RFC 9457 document as the error it stands for."""
     try:
         document = msgspec.json.decode(content, type=dict[str, Any])

@@ -8,7 +8,16 @@ import click
 
 from hostler.cli import operations_api as api
 from hostler.cli.client import Client
-from hostler.cli.output import EXIT_REFUSED, check_target, guarded, output_option, print_done, print_json, table
+from hostler.cli.output import (
+    EXIT_REFUSED,
+    check_target,
+    guarded,
+    harmless,
+    output_option,
+    print_done,
+    print_json,
+    table,
+)
 from hostler.cli.settings import Settings
 
 FINAL = {"succeeded", "failed", "canceled"}
@@ -170,14 +179,25 @@ def watch(settings: Settings, operation_id: str, output: str) -> None:
 @click.argument("operation_id")
 @click.option("--follow", "-f", is_flag=True, help="go on until the operation ends")
 @click.option("--step", "step_id", help="only this step")
+@click.option("--task", "task_index", type=click.IntRange(0), help="only the task with this index")
+@click.option("--attempt", type=click.IntRange(1), help="only attempts with this number")
 @output_option
 @click.pass_obj
 @guarded
-def logs(settings: Settings, operation_id: str, follow: bool, step_id: str | None, output: str) -> None:
+def logs(
+    settings: Settings,
+    operation_id: str,
+    follow: bool,
+    step_id: str | None,
+    task_index: int | None,
+    attempt: int | None,
+    output: str,
+) -> None:
     """Print the log lines of an operation's steps."""
     client = Client(settings)
     path = f"{api.operation_path(settings, operation_id)}/logs"
-    filters = {"step_id": step_id} if step_id else {}
+    asked = {"step_id": step_id, "task_index": task_index, "attempt": attempt}
+    filters = {name: str(value) for name, value in asked.items() if value is not None}
     if follow:
         for event in client.events(path, follow="true", **filters):
             _print_line(event.data, output)
@@ -263,4 +283,4 @@ def _print_line(line: dict[str, Any], output: str) -> None:
 
         click.echo(msgspec.json.encode(line).decode())
         return
-    click.echo(f"{line.get('node_name') or line['task_id']}  {line['step_id']:12} {line['text']}")
+    click.echo(f"{line.get('node_name') or line['task_id']}  {line['step_id']:12} {harmless(line['text'])}")

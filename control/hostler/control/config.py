@@ -64,6 +64,19 @@ class Allocations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         )
 
 
+class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Attributes:
+    keep_days: how long lines are kept (OD-31).
+    operation_bytes: how much one operation may have; each line counts 256 bytes more than its text.
+    node_bytes_per_second, total_bytes_per_second: how fast lines are taken from one node, and from all together.
+    """
+
+    keep_days: Annotated[int, msgspec.Meta(ge=1, le=3650)] = 14
+    operation_bytes: Annotated[int, msgspec.Meta(ge=65_536)] = 256 << 20
+    node_bytes_per_second: Annotated[int, msgspec.Meta(ge=65_536)] = 4 << 20
+    total_bytes_per_second: Annotated[int, msgspec.Meta(ge=65_536)] = 8 << 20
+
+
 class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Attributes:
     state_dir: the store; mode 0700.
@@ -77,11 +90,13 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     start_within_seconds: how long a task waits for its node before it ends as `expired`.
     recovery_days: how long after its certificate ran out a node may come back with its enrolled key alone.
     allocations: the chain of an allocation's node, and its limits.
+    logs: how much of what tasks write is taken and kept.
     checkpoint_seconds: how often a checkpoint over all receipt chains is made, if one has grown.
     oidc: whose tokens for people are believed besides our own.
     webhook_allowed_networks: where webhooks may go besides public addresses, such as 10.20.0.0/16.
     webhook_ca_file: a CA besides the system's that receivers of webhooks may have their certificates from.
     telemetry_endpoint: where traces go, OTLP over HTTP; "" for nowhere. Needs the extra `telemetry`.
+    relay_idle_seconds: how long nothing may move in an interactive session.
     webhook_park_hours: how long an event is tried at a receiver that does not take it.
     bundles: limits of the code bundles of jobs, which are kept in state_dir.
     """
@@ -106,11 +121,13 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     webhook_allowed_networks: tuple[str, ...] = ()
     webhook_ca_file: str = ""
     telemetry_endpoint: Annotated[str, msgspec.Meta(pattern=r"^(?:https?://[^\s]{1,500})?$(?!\n)")] = ""
+    relay_idle_seconds: Annotated[int, msgspec.Meta(ge=10, le=86_400)] = 1800
     webhook_park_hours: Annotated[int, msgspec.Meta(ge=1, le=720)] = 24
     log_format: Literal["auto", "json", "pretty"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     allocations: Allocations = Allocations()
     bundles: BundleSettings = BundleSettings()
+    logs: Logs = Logs()
 
     @property
     def store_path(self) -> Path:

@@ -58,5 +58,11 @@ class Metrics:
             "hostler_webhook_deliveries", "Attempts to tell receivers of events", ("result",), registry=registry
         )
 
+        self.relays = Gauge("hostler_relay_open", "Relays asked for or in use", registry=registry)
+        self.relay_sessions = Counter(
+            "hostler_relay_sessions", "Relays that ended, used or not", ("result",), registry=registry
+        )
+        self.relay_bytes = Counter("hostler_relay_bytes", "Bytes carried", ("direction",), registry=registry)
+
     def text(self) -> bytes:
         return generate_latest(self.registry)

@@ -17,6 +17,7 @@ from hostler.control.api.bundles import Bundles
 from hostler.control.api.call import Parts
 from hostler.control.api.internal_tls import internal_server
 from hostler.control.api.principal import Authenticator, Projects
+from hostler.control.api.relay import MAX_MESSAGE
 from hostler.control.bundles.files import BundleFiles
 from hostler.control.config import ControlConfig, split
 from hostler.control.credentials.registry import Minters
@@ -26,17 +27,19 @@ from hostler.control.identity.oidc import Oidc
 from hostler.control.kernel.model import Settings
 from hostler.control.keys import Keys, load_keys
 from hostler.control.loops import bundles as bundle_loop
-from hostler.control.loops import checkpoints, endpoints, expire, liveness
+from hostler.control.loops import checkpoints, endpoints, expire, liveness, prune
 from hostler.control.loops.traces import Traces
 from hostler.control.loops.webhooks import Pace, Webhooks
 from hostler.control.metering import Metering
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.enrolment_service import EnrollmentService
 from hostler.control.rpc.identity import Identities
+from hostler.control.rpc.ingest import Ingest
 from hostler.control.rpc.link import Links
 from hostler.control.rpc.namespace_keys import NamespaceKeys
 from hostler.control.rpc.node_service import NodeService
 from hostler.control.rpc.progress import ProgressBoard
+from hostler.control.rpc.relays import Relays
 from hostler.control.rpc.server import enrolment_server, node_server
 from hostler.control.rpc.task_calls import TaskCalls
 from hostler.control.telemetry import open_telemetry
@@ -70,6 +73,7 @@ async def open_engine(config: ControlConfig, *, recovering: bool = False) -> tup
             envelope_window_ms=config.envelope_seconds * 1000,
             start_within_ms=config.start_within_seconds * 1000,
             allocations=config.allocations.settings(),
+            log_operation_bytes=config.logs.operation_bytes,
         ),
         cluster_id=config.cluster_id,
         recovering=recovering,
@@ -106,6 +110,8 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
     trust_domain, cas = keys.trust.keyset.trust_domain, keys.trust.keyset.ca_certificates
     authority = Authority(keys.ca, keys.ca_pem, trust_domain)
     engine.wakes.revoked(lambda node_id: links.close_node(node_id, "revoked", "the node is revoked"))
+    relays = Relays(metrics, clock, config.relay_idle_seconds)
+    engine.wakes.revoked(lambda node_id: relays.close_node(node_id, "revoked", "the node is revoked"))
     identities = Identities(engine, trust_domain, clock)
     mints = Mints(engine, Minters(config.minters), keys.dispatch, metrics)
     code_bundles = BundleFiles(config.store_path.parent / "bundles", config.bundles)
@@ -122,6 +128,8 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         mints=mints,
         bundles=code_bundles,
         task_calls=TaskCalls(engine, board, clock, NamespaceKeys(config.keys / "namespace.key")),
+        relays=relays,
+        ingest=Ingest(clock, config.logs.node_bytes_per_second, config.logs.total_bytes_per_second),
     )
     enrolment = EnrollmentService(engine, authority, clock, config.certificate_seconds, config.recovery_days, metrics)
     node_grpc = node_server(nodes, config.node_listen, keys.server_key_pem, keys.server_chain_pem, cas)
@@ -138,7 +146,19 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         config.webhook_ca_file,
     )
     webhooks = Webhooks(engine, sender, metrics, Pace(park_s=config.webhook_park_hours * 3600))
-    parts = Parts(engine, board, authenticator, projects, links, bundles, metrics, sender, code_bundles, telemetry)
+    parts = Parts(
+        engine,
+        board,
+        authenticator,
+        projects,
+        links,
+        bundles,
+        metrics,
+        sender,
+        code_bundles,
+        relays,
+        telemetry,
+    )
     traces = Traces(engine, telemetry) if telemetry else None
     if traces:
         engine.watch(traces.take)
@@ -159,6 +179,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
                 group.create_task(checkpoints.run(engine, config.checkpoint_seconds)),
                 group.create_task(webhooks.run()),
                 group.create_task(bundle_loop.run(engine, code_bundles)),
+                group.create_task(prune.run(engine, config.logs.keep_days)),
                 group.create_task(liveness.run(nodes.sweep, config.heartbeat_seconds)),
             ]
             if traces:
@@ -166,6 +187,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
             await stop.wait()
             systemd.notify("STOPPING=1")
             links.close_all()
+            relays.close_all()
             for each in http:
                 each.should_exit = True
             for loop in by_time:
@@ -194,7 +216,9 @@ def _http_server(config: ControlConfig, parts: Parts) -> _Http:
         host=host,
         port=port,
         http="httptools",
-        ws="none",
+        ws="websockets-sansio",
+        ws_max_size=MAX_MESSAGE,
+        ws_per_message_deflate=False,
         lifespan="off",
         access_log=False,
         proxy_headers=False,

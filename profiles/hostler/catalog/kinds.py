@@ -28,6 +28,7 @@ from hostler.catalog.params.python import EnvCreate
 from hostler.catalog.params.reclaim import DeviceSanitize, HandoverCertify, ResidueCheck
 from hostler.catalog.params.resolver import ConfigApply
 from hostler.catalog.params.service import Control
+from hostler.catalog.params.task import TaskExec, TaskProfile
 
 
 class Kind(NamedTuple):
@@ -152,4 +153,10 @@ KINDS: dict[str, Kind] = {
     "handover.certify": Kind(
         HandoverCertify, "sign that the node is clean after an allocation", ("certificate", "certificate_digest")
     ),
+    "task.exec": Kind(
+        TaskExec,
+        "run a program inside a running task's container, over a relay",
+        ("exit_code", "bytes_in", "bytes_out", "output_sha256"),
+    ),
+    "task.profile": Kind(TaskProfile, "watch the processes of a running task for a while", ("profile",)),
 }

@@ -45,6 +45,26 @@ class Deadline:
         return self.remaining() <= 0.0
 
 
+class Pace:
+    """Units a second, with a burst of one second. What is taken beyond them is a debt, to be waited for."""
+
+    def __init__(self, rate: int, clock: Clock) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._paid_until = float("-inf")
+
+    def debt(self, cost: int) -> float:
+        """Takes `cost`; the seconds to wait for it."""
+        now = self._clock.monotonic()
+        self._paid_until = max(self._paid_until, now - 1.0) + cost / self._rate
+        return max(0.0, self._paid_until - now)
+
+    @property
+    def level(self) -> float:
+        """What was taken and is not yet a second past."""
+        return max(0.0, self._paid_until - self._clock.monotonic() + 1.0) * self._rate
+
+
 def full_jitter(attempt: int, *, base_s: float, cap_s: float, rng: random.Random) -> float:
     """Seconds to wait before try `attempt` (0-based): uniform over (0, min(cap, base * 2^attempt)).
 

@@ -119,6 +119,9 @@ CODES: dict[str, Code] = {
     "endpoint_removed": Code("Conflict", "the endpoint was unregistered by its task", "register again under a new endpoint id"),
     "webhook_disabled": Code("Conflict", "the webhook is disabled", "enable it: 'hostler webhooks enable'"),
     "already_initialised": Code("Conflict", "the directory already holds keys or state", "choose an empty directory; nothing was overwritten"),
+    "task_not_running": Code("Conflict", "the task does not run on a node now", "'hostler jobs show' says where its tasks stand"),
+    "relay_expired": Code("Conflict", "nobody came to the relay in time", "ask for a new one"),
+    "relay_taken": Code("Conflict", "somebody is attached to the relay already", "each session is for one; begin another"),
     # -- capacity and dependencies ------------------------------------------------------------
     "no_capacity": Code("Exhausted", "no nodes were free in time", "'hostler nodes list' shows what keeps nodes from being lent"),
     "ports_exhausted": Code("Exhausted", "the node has no free port left for a task", "widen containers.port_range in the agent's configuration"),
@@ -192,6 +195,7 @@ CODES: dict[str, Code] = {
     "erase_unproved": Code("StepFailed", "the disk acknowledged the erasure, and reading it back does not bear it out", "take the disk named out of service"),
     "sanitize_unsupported": Code("StepFailed", "the disk does not have the method that the definition names", "name another one; none is chosen in its place"),
     "process_stuck": Code("StepFailed", "a process of the tenant does not end", "reboot the node; its users are locked out"),
+    "relay_closed": Code("StepFailed", "an interactive session was cut", "what ran in it was ended; begin another"),
     "busy": Code("StepFailed", "something is still used", "end the holder named, then retry"),
     "path_taken": Code("StepFailed", "something of another owner stands where the allocation's directory belongs", "choose another path"),
     "user_exists": Code("StepFailed", "a user of that name exists and was not made for this allocation", "choose another name"),

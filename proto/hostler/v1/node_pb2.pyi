@@ -345,3 +345,61 @@ class ExchangeResponse(_message.Message):
     session_id: str
     messages: _containers.RepeatedCompositeFieldContainer[ControlMessage]
     def __init__(self, session_id: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[ControlMessage, _Mapping]]] = ...) -> None: ...
+
+class RelayOpen(_message.Message):
+    __slots__ = ("relay_id",)
+    RELAY_ID_FIELD_NUMBER: _ClassVar[int]
+    relay_id: str
+    def __init__(self, relay_id: _Optional[str] = ...) -> None: ...
+
+class RelayData(_message.Message):
+    __slots__ = ("stream", "data")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    stream: int
+    data: bytes
+    def __init__(self, stream: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class RelayWindow(_message.Message):
+    __slots__ = ("bytes",)
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    bytes: int
+    def __init__(self, bytes: _Optional[int] = ...) -> None: ...
+
+class RelayResize(_message.Message):
+    __slots__ = ("rows", "columns")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    columns: int
+    def __init__(self, rows: _Optional[int] = ..., columns: _Optional[int] = ...) -> None: ...
+
+class RelayEnd(_message.Message):
+    __slots__ = ("exit_code", "error_code", "message")
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    exit_code: int
+    error_code: str
+    message: str
+    def __init__(self, exit_code: _Optional[int] = ..., error_code: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class RelayBeat(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RelayFrame(_message.Message):
+    __slots__ = ("open", "data", "window", "resize", "end", "beat")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    RESIZE_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    BEAT_FIELD_NUMBER: _ClassVar[int]
+    open: RelayOpen
+    data: RelayData
+    window: RelayWindow
+    resize: RelayResize
+    end: RelayEnd
+    beat: RelayBeat
+    def __init__(self, open: _Optional[_Union[RelayOpen, _Mapping]] = ..., data: _Optional[_Union[RelayData, _Mapping]] = ..., window: _Optional[_Union[RelayWindow, _Mapping]] = ..., resize: _Optional[_Union[RelayResize, _Mapping]] = ..., end: _Optional[_Union[RelayEnd, _Mapping]] = ..., beat: _Optional[_Union[RelayBeat, _Mapping]] = ...) -> None: ...

@@ -184,6 +184,11 @@ class NodeServiceStub:
                 request_serializer=hostler_dot_v1_dot_node__pb2.TaskCallRequest.SerializeToString,
                 response_deserializer=hostler_dot_v1_dot_node__pb2.TaskCallResponse.FromString,
                 _registered_method=True)
+        self.Relay = channel.stream_stream(
+                '/hostler.v1.NodeService/Relay',
+                request_serializer=hostler_dot_v1_dot_node__pb2.RelayFrame.SerializeToString,
+                response_deserializer=hostler_dot_v1_dot_node__pb2.RelayFrame.FromString,
+                _registered_method=True)
 
 
 class NodeServiceServicer:
@@ -230,6 +235,13 @@ class NodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Relay(self, request_iterator, context):
+        """Bytes between a person and a running task: opened by the agent when a signed task asks for it (OD-08).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -262,6 +274,11 @@ def add_NodeServiceServicer_to_server(servicer, server):
                     servicer.TaskCall,
                     request_deserializer=hostler_dot_v1_dot_node__pb2.TaskCallRequest.FromString,
                     response_serializer=hostler_dot_v1_dot_node__pb2.TaskCallResponse.SerializeToString,
+            ),
+            'Relay': grpc.stream_stream_rpc_method_handler(
+                    servicer.Relay,
+                    request_deserializer=hostler_dot_v1_dot_node__pb2.RelayFrame.FromString,
+                    response_serializer=hostler_dot_v1_dot_node__pb2.RelayFrame.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -427,6 +444,33 @@ class NodeService:
             '/hostler.v1.NodeService/TaskCall',
             hostler_dot_v1_dot_node__pb2.TaskCallRequest.SerializeToString,
             hostler_dot_v1_dot_node__pb2.TaskCallResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Relay(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/hostler.v1.NodeService/Relay',
+            hostler_dot_v1_dot_node__pb2.RelayFrame.SerializeToString,
+            hostler_dot_v1_dot_node__pb2.RelayFrame.FromString,
             options,
             channel_credentials,
             insecure,

@@ -64,7 +64,7 @@ class StepProgress(_message.Message):
     def __init__(self, task_id: _Optional[str] = ..., attempt_uid: _Optional[str] = ..., step_id: _Optional[str] = ..., step_index: _Optional[int] = ..., done_units: _Optional[int] = ..., total_units: _Optional[int] = ..., unit: _Optional[str] = ..., note: _Optional[str] = ..., at_ms: _Optional[int] = ...) -> None: ...
 
 class LogLine(_message.Message):
-    __slots__ = ("task_id", "attempt_uid", "step_id", "step_index", "stream", "text", "at_ms")
+    __slots__ = ("task_id", "attempt_uid", "step_id", "step_index", "stream", "text", "at_ms", "partial", "phase")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_UID_FIELD_NUMBER: _ClassVar[int]
     STEP_ID_FIELD_NUMBER: _ClassVar[int]
@@ -72,6 +72,8 @@ class LogLine(_message.Message):
     STREAM_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
+    PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     attempt_uid: str
     step_id: str
@@ -79,7 +81,9 @@ class LogLine(_message.Message):
     stream: str
     text: str
     at_ms: int
-    def __init__(self, task_id: _Optional[str] = ..., attempt_uid: _Optional[str] = ..., step_id: _Optional[str] = ..., step_index: _Optional[int] = ..., stream: _Optional[str] = ..., text: _Optional[str] = ..., at_ms: _Optional[int] = ...) -> None: ...
+    partial: bool
+    phase: str
+    def __init__(self, task_id: _Optional[str] = ..., attempt_uid: _Optional[str] = ..., step_id: _Optional[str] = ..., step_index: _Optional[int] = ..., stream: _Optional[str] = ..., text: _Optional[str] = ..., at_ms: _Optional[int] = ..., partial: _Optional[bool] = ..., phase: _Optional[str] = ...) -> None: ...
 
 class Artifact(_message.Message):
     __slots__ = ("name", "kind", "sha256", "size_bytes", "media_type", "uri", "content")

@@ -38,6 +38,8 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line, or a part of one: `partial` says that no newline came after it. `phase` is of workloads only."""
+
     task_id: str
     attempt_uid: str
     step_id: str
@@ -45,6 +47,8 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     stream: str
     text: str
     at_ms: int
+    partial: bool = False
+    phase: str = ""
 
 
 class Artifact(msgspec.Struct, frozen=True, kw_only=True):

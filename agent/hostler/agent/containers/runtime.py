@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from hostler.agent.containers.spec import ContainerSpec
 
@@ -51,12 +51,18 @@ class Found:
 
 
 class Line(NamedTuple):
-    """`whole` is False for a last line without newline. `cursor` resumes after this line."""
+    """`whole` is False for a last line without newline. `cursor` resumes after this line.
+
+    `lost` says how many bytes before this line the runtime has dropped unread, because its log was full; `at_ms` is
+    when it was written, 0 where the runtime does not know.
+    """
 
     stream: str  # stdout, stderr
-    text: str
+    text: str  # what is no UTF-8 is replaced
     whole: bool
     cursor: str
+    lost: int = 0
+    at_ms: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +94,20 @@ class Terminal(Protocol):
     async def wait(self) -> int: ...  # exit code
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class EndsInput(Protocol):
+    """A terminal whose program can be told that no more input comes, and runs on."""
+
+    async def end_input(self) -> None: ...
+
+
+@runtime_checkable
+class SplitTerminal(Protocol):
+    """A terminal that keeps the program's standard error apart; `read` is its standard output then."""
+
+    async def read_error(self) -> bytes: ...  # b"" at the end
 
 
 @dataclass(frozen=True, kw_only=True)

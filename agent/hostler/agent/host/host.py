@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # a door loads on first use: an idle agent carries none of th
     from hostler.agent.host.packages import Packages
     from hostler.agent.host.processes import Processes
     from hostler.agent.host.pythons import Pythons
+    from hostler.agent.host.sampling import Sampling
     from hostler.agent.host.systemd import Systemd
     from hostler.agent.host.tenant_trees import TenantTrees
     from hostler.agent.host.trees import Trees
@@ -133,6 +134,12 @@ class Host:
         from hostler.agent.host.processes import Processes
 
         return Processes(self.root)
+
+    @cached_property
+    def sampling(self) -> "Sampling":
+        from hostler.agent.host.sampling import Sampling
+
+        return Sampling(self.root)
 
     @cached_property
     def disks(self) -> "Disks":

@@ -54,6 +54,7 @@ class Journal:
         self._read = read
         self._writer = Writer(write, lambda err: storage_error(err, path), self._committed)
         self._wakes: list[Callable[[], None]] = []
+        self._trims: list[Callable[[int], None]] = []
         self._arriving: dict[str, KnownTask] = {}
         self._flood = refusals.Flood(clock)
         self._sign_refusal: Callable[[Refusable, ChainHead], bytes] | None = None
@@ -206,6 +207,26 @@ class Journal:
         """Drops what was acknowledged."""
         self._trimmed = max(self._trimmed, up_to)
         await self._write(functools.partial(outbox.trim, up_to=up_to))
+        for trimmed in self._trims:
+            trimmed(up_to)
+
+    def on_trim(self, trimmed: Callable[[int], None]) -> None:
+        """`trimmed` is called on the loop with the last row that was acknowledged."""
+        self._trims.append(trimmed)
+
+    def outbox_weight(self) -> tuple[int, int]:
+        """(bytes that wait, the last row of them)."""
+        return outbox.weight(self._read), self._last_row
+
+    async def ship(self, key: TaskKey, lines: Sequence[LogLine], mark: str, data: dict[str, str]) -> int:
+        """Log lines and the checkpoint `mark` behind them in one commit; → the last line's row."""
+
+        def work(db: sqlite3.Connection) -> int:
+            rows = [outbox.add(db, line) for line in lines]
+            steps.save_checkpoint(db, key, mark, data)
+            return rows[-1]
+
+        return await self._write(work)
 
     @property
     def outbox_rows(self) -> int:

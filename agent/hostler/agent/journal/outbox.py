@@ -19,6 +19,12 @@ def after(db: sqlite3.Connection, seq: int, limit: int) -> list[tuple[int, bytes
     return db.execute("SELECT seq, body FROM outbox WHERE seq > ? ORDER BY seq LIMIT ?", (seq, limit)).fetchall()
 
 
+def weight(db: sqlite3.Connection) -> int:
+    """Bytes that wait."""
+    (total,) = db.execute("SELECT coalesce(sum(length(body)), 0) FROM outbox").fetchone()
+    return int(total)
+
+
 def trim(db: sqlite3.Connection, up_to: int) -> None:
     db.execute("DELETE FROM outbox WHERE seq <= ?", (up_to,))
 

@@ -7,6 +7,7 @@ import msgspec
 
 from hostler.base.errors import error
 from hostler.wire.node import CatalogUpdate, Close, FromControl, KeysetUpdate, ReportAck, Tasks, Welcome, WorkerPolicy
+from hostler.wire.relay import RelayFrame
 
 MAX_FRAME = 32 * 1024 * 1024  # above the longest message that gRPC takes
 _HEADER = 4
@@ -86,6 +87,36 @@ class Drop(_Frame, frozen=True, kw_only=True):
     call: int
 
 
+class OpenRelay(_Frame, frozen=True, kw_only=True):
+    """→ outside: dial and open the relay of that id."""
+
+    relay: int
+    tls: Tls
+    address: str
+    relay_id: str
+
+
+class CloseRelay(_Frame, frozen=True, kw_only=True):
+    """→ outside."""
+
+    relay: int
+
+
+class Relayed(_Frame, frozen=True, kw_only=True):
+    """Both ways: one frame of a relay."""
+
+    relay: int
+    frame: RelayFrame
+
+
+class RelayGone(_Frame, frozen=True, kw_only=True):
+    """→ runner: the relay's stream is no more."""
+
+    relay: int
+    error_code: str
+    message: str
+
+
 class Ready(_Frame, frozen=True, kw_only=True):
     """→ runner: up, without privileges, and waiting."""
 
@@ -126,8 +157,8 @@ class Answer(_Frame, frozen=True, kw_only=True):
     hint: str = ""
 
 
-ToOutside = OpenLink | Send | CloseLink | Ask | Pull | More | Drop
-ToRunner = Ready | Received | Ended | Piece | Answer
+ToOutside = OpenLink | Send | CloseLink | Ask | Pull | More | Drop | OpenRelay | CloseRelay | Relayed
+ToRunner = Ready | Received | Ended | Piece | Answer | Relayed | RelayGone
 
 _FROM_CONTROL: dict[str, Any] = {
     type_.__name__: type_ for type_ in (Tasks, CatalogUpdate, KeysetUpdate, WorkerPolicy, ReportAck, Welcome, Close)

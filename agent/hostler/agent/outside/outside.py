@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
@@ -11,14 +12,18 @@ from hostler.agent.outside.frames import (
     Answer,
     Ask,
     CloseLink,
+    CloseRelay,
     Drop,
     Ended,
     More,
     OpenLink,
+    OpenRelay,
     Piece,
     Pull,
     Ready,
     Received,
+    Relayed,
+    RelayGone,
     Send,
     Tls,
 )
@@ -26,11 +31,14 @@ from hostler.base.codes import CODES
 from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
 from hostler.wire.node import FromControl
+from hostler.wire.relay import WINDOW, RelayData, RelayFrame
 
 _log = get_logger("hostler.agent.outside")
 _PAUSE_S = 0.5
 CREDIT = 8  # messages of a pull that may wait here
 STALLED_S = 60.0
+_MOST_FRAMES = 4096
+_MOST_RELAYS = 32  # each holds a program of somebody's, and no task's slot
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -66,6 +74,43 @@ class RemoteLink:
         await self._outside.say(Send(link=self.number, messages=tuple(messages)))
 
 
+class RemoteRelay:
+    """An open relay. `receive` ends by raising why."""
+
+    def __init__(self, number: int, outside: "Outside") -> None:
+        self.number = number
+        self._outside = outside
+        self._arrived: deque[RelayFrame] = deque()
+        self._bytes = 0
+        self._why: HostlerError | None = None
+        self._news = asyncio.Event()
+
+    def took(self, frame: RelayFrame) -> bool:
+        """False when more arrives than anybody granted."""
+        self._arrived.append(frame)
+        self._bytes += len(frame.data) if isinstance(frame, RelayData) else 0
+        self._news.set()
+        return len(self._arrived) <= _MOST_FRAMES and self._bytes <= WINDOW
+
+    def gone(self, why: HostlerError) -> None:
+        self._why = why
+        self._news.set()
+
+    async def receive(self) -> RelayFrame:
+        """The next frame; what came before the end is given first."""
+        while not self._arrived:
+            if self._why is not None:
+                raise self._why
+            self._news.clear()
+            await self._news.wait()
+        frame = self._arrived.popleft()
+        self._bytes -= len(frame.data) if isinstance(frame, RelayData) else 0
+        return frame
+
+    async def send(self, frame: RelayFrame) -> None:
+        await self._outside.say(Relayed(relay=self.number, frame=frame))
+
+
 class Outside:
     """Loop `run` reads frames; `connect` gives a fresh socket to the network process whenever one is needed."""
 
@@ -73,6 +118,7 @@ class Outside:
         self._connect = connect
         self._numbers = itertools.count(1)
         self._links: dict[int, RemoteLink] = {}
+        self._relays: dict[int, RemoteRelay] = {}
         self._calls: dict[int, asyncio.Future[bytes]] = {}
         self._pulls: dict[int, asyncio.Queue[bytes | HostlerError | None]] = {}
         self._writer: asyncio.StreamWriter | None = None
@@ -116,6 +162,12 @@ class Outside:
                 await link.arrived.put(_error(frame.error_code, frame.message, frame.hint))
         elif isinstance(frame, Piece):
             self._pulled(frame)
+        elif isinstance(frame, Relayed):
+            self._relay_took(frame)
+        elif isinstance(frame, RelayGone):
+            relay = self._relays.pop(frame.relay, None)
+            if relay is not None:
+                relay.gone(_error(frame.error_code, frame.message, ""))
         else:
             self._answered(frame)
 
@@ -129,6 +181,12 @@ class Outside:
         else:
             del self._pulls[piece.call]
             pieces.put_nowait(error("malformed_envelope", "the network process sent more than it was asked for"))
+
+    def _relay_took(self, frame: Relayed) -> None:
+        """Never waits: a relay that is behind must hold up nothing else. Its window bounds what can be here."""
+        relay = self._relays.get(frame.relay)
+        if relay is not None and not relay.took(frame.frame):
+            self._relays.pop(frame.relay).gone(error("malformed_envelope", "a relay was sent more than it granted"))
 
     def _answered(self, answer: Answer) -> None:
         pieces = self._pulls.pop(answer.call, None)
@@ -155,13 +213,16 @@ class Outside:
         pulls, self._pulls = self._pulls, {}
         for pieces in pulls.values():
             pieces.put_nowait(lost)
+        relays, self._relays = self._relays, {}
+        for relay in relays.values():
+            relay.gone(lost)
         calls, self._calls = self._calls, {}
         for call in calls.values():
             if not call.done():
                 call.set_exception(lost)
 
     async def say(self, frame: frames.ToOutside) -> None:
-        """Raises `controller_unreachable` while there is no network process."""
+        """Raises `controller_unreachable`, `rate_limited`."""
         writer = self._writer
         if writer is None or writer.is_closing():
             raise error("controller_unreachable", "the agent's network process is not there")
@@ -228,6 +289,20 @@ class Outside:
         finally:
             if self._links.pop(link.number, None) is not None and self._up.is_set():
                 await self.say(CloseLink(link=link.number))
+
+    @asynccontextmanager
+    async def relay(self, tls: Tls, address: str, relay_id: str) -> AsyncIterator[RemoteRelay]:
+        """A relay for as long as the block lasts. Raises `controller_unreachable` while there is no network process."""
+        if len(self._relays) >= _MOST_RELAYS:
+            raise error("rate_limited", f"{_MOST_RELAYS} relays are open on this node")
+        relay = RemoteRelay(next(self._numbers), self)
+        self._relays[relay.number] = relay
+        try:
+            await self.say(OpenRelay(relay=relay.number, tls=tls, address=address, relay_id=relay_id))
+            yield relay
+        finally:
+            if self._relays.pop(relay.number, None) is not None and self._up.is_set():
+                await self.say(CloseRelay(relay=relay.number))
 
 
 def _error(code: str, message: str, hint: str) -> HostlerError:

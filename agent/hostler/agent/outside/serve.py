@@ -6,16 +6,31 @@ import grpc.aio
 
 from hostler.agent.outside import frames
 from hostler.agent.outside.dial import dial
-from hostler.agent.outside.frames import Answer, Ask, CloseLink, Ended, OpenLink, Ready, Send, ToRunner
+from hostler.agent.outside.frames import (
+    Answer,
+    Ask,
+    CloseLink,
+    CloseRelay,
+    Ended,
+    OpenLink,
+    OpenRelay,
+    Ready,
+    Relayed,
+    RelayGone,
+    Send,
+    ToRunner,
+)
 from hostler.agent.outside.grpc_errors import as_hostler_error
 from hostler.agent.outside.links import Link
 from hostler.agent.outside.pulls import Pulls
+from hostler.agent.outside.relays import RelayCall
 from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
 from hostler.wire.node import FromControl
 
 _log = get_logger("hostler.agent.outside")
 _STALLED_S = 20.0
+_LAST_WORDS_S = 2.0
 # The calls there are; a runner asks for nothing else, and a method is never a free text on the wire.
 METHODS = {
     "Renew": "/hostler.v1.NodeService/Renew",
@@ -34,6 +49,7 @@ class Server:
         self._writer = writer
         self._links: dict[int, tuple[Link, asyncio.Task[None]]] = {}
         self._pulls = Pulls(self._say)
+        self._relays: dict[int, tuple[RelayCall, asyncio.Task[None]]] = {}
 
     async def run(self, uid: int) -> None:
         """Until the runner closes the socket."""
@@ -41,7 +57,7 @@ class Server:
             await self._say(Ready(uid=uid))
             while (frame := await frames.read(self._reader, frames.TO_OUTSIDE)) is not None:
                 await self._take(group, frame)
-            for _, task in list(self._links.values()):
+            for _, task in [*self._links.values(), *self._relays.values()]:
                 task.cancel()
             self._pulls.cancel()
         self._writer.close()
@@ -58,6 +74,11 @@ class Server:
             held = self._links.get(frame.link)
             if held is not None:
                 held[1].cancel()
+        elif isinstance(frame, OpenRelay):
+            call = RelayCall(frame, lambda value: self._say(Relayed(relay=frame.relay, frame=value)))
+            self._relays[frame.relay] = call, group.create_task(self._relay(frame.relay, call))
+        elif isinstance(frame, Relayed | CloseRelay):
+            self._to_relay(frame)
         elif isinstance(frame, Ask):
             group.create_task(self._ask(frame))
         else:
@@ -85,6 +106,32 @@ class Server:
         finally:
             self._links.pop(number, None)
         await self._say(ended)
+
+    def _to_relay(self, frame: Relayed | CloseRelay) -> None:
+        """Never waits. One that is closed has a moment for its last words."""
+        found = self._relays.get(frame.relay)
+        if found is None:
+            return
+        call, running = found
+        if isinstance(frame, CloseRelay):
+            call.finish()
+            asyncio.get_running_loop().call_later(_LAST_WORDS_S, running.cancel)
+        elif not call.put(frame.frame):
+            running.cancel()
+
+    async def _relay(self, number: int, call: RelayCall) -> None:
+        said = "the control plane closed the relay"
+        gone = RelayGone(relay=number, error_code="controller_unreachable", message=said)
+        try:
+            await call.run()
+        except HostlerError as err:
+            gone = RelayGone(relay=number, error_code=err.code, message=err.message)
+        except Exception as err:  # noqa: BLE001 - the edge of a relay: this one ends, the process goes on
+            _log.exception("relay.failed")
+            gone = RelayGone(relay=number, error_code="internal_error", message=f"it failed: {type(err).__name__}")
+        finally:
+            self._relays.pop(number, None)
+        await self._say(gone)
 
     async def _ask(self, ask: Ask) -> None:
         try:

@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 
+from hostler.agent.containers.session import RelayLink
 from hostler.agent.containers.workload import Workloads
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.journal.rows import StoredTask, TaskKey
+from hostler.agent.journal.spool import LogLimits, LogSpool
 from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.runner.patience import durably
 from hostler.agent.runner.receipt import ReceiptMaker
@@ -36,6 +39,7 @@ class Runner:
         trust: the trust store in force now; it may change while tasks wait.
         redact: sees every log line before it is stored.
         mint: asks for credentials; without it there are none.
+        relay: opens relays by their id; without it there are none.
         workloads: runs containers; without it there are none.
     """
 
@@ -54,11 +58,26 @@ class Runner:
         resolver: Resolver,
         redact: Callable[[str], str] = str,
         mint: Callable[[MintOrder], Awaitable[MintedSecret]] | None = None,
+        logs: LogLimits | None = None,
+        relay: Callable[[str], AbstractAsyncContextManager[RelayLink]] | None = None,
         workloads: Workloads | None = None,
     ) -> None:
         receipts = ReceiptMaker(signer, node_id, trust_domain)
+        spool = LogSpool(journal, clock, logs or LogLimits())
         self._parts = Parts(
-            journal, host, receipts, clock, progress, trust, authority, redact, resolver, mint or _no_mint, workloads
+            journal,
+            host,
+            receipts,
+            clock,
+            progress,
+            trust,
+            authority,
+            redact,
+            resolver,
+            mint or _no_mint,
+            spool,
+            relay or _no_relay,
+            workloads,
         )
         self._running: set[TaskKey] = set()
         journal.sign_refusals_with(receipts.refusal)
@@ -138,6 +157,10 @@ async def _failure_of(running: Awaitable[None]) -> Exception | None:
 
 async def _no_mint(order: MintOrder) -> MintedSecret:
     raise error("no_minter", f"step {order.step_id} asks for a credential, and nobody here can get one")
+
+
+def _no_relay(relay_id: str) -> AbstractAsyncContextManager[RelayLink]:
+    raise error("controller_unreachable", f"a step asks for relay {relay_id}, and nobody here can open one")
 
 
 def _not_open(failure: Exception) -> bool:

@@ -20,6 +20,7 @@ from hostler.agent.runner.remint import Lost
 from hostler.agent.runner.reports import error_fields, step_report
 from hostler.agent.runner.steplog import StepLog, StepMeter
 from hostler.agent.runner.work import Parts, Work, allocation_of, key_of
+from hostler.agent.runner.worklog import WorkLog
 from hostler.agent.secrets.table import Ending, SecretTable, StepSecrets
 from hostler.agent.steps.contract import MintedSecret, MintOrder, Outcome, StepContext, Truth
 from hostler.base.clock import Deadline
@@ -68,6 +69,7 @@ class StepRun:
         self._lost = lost
         self._sandbox: dict[str, Any] = {}
         self._log = StepLog(parts.journal, parts.clock, self._redact, work.spec, index)
+        self._worklog = WorkLog(parts.journal, parts.spool, parts.clock, self._redact, work.spec, index)
 
     async def run(self, outputs: Outputs, approved: PlannedStep | None, *, alive: bool = False) -> Ended:
         """Plans (unless it was just planned, for an approval), writes the intent, applies.
@@ -195,8 +197,11 @@ class StepRun:
             progress=StepMeter(parts.progress, parts.clock, task, self._index).progress,
             log=self._log.line,
             log_at=self._log.line_at,
+            log_batch=self._worklog.batch,
+            log_cursor=self._worklog.cursor,
             secrets=secrets or StepSecrets(self._secrets, step_id),
             confined=self._sandbox.update,
+            relay=parts.relay,
             certify=parts.receipts.handover,
             save_checkpoint=functools.partial(self._save, step_id),
             mint=functools.partial(self._mint, step_id),

@@ -16,6 +16,7 @@ MAX_LINES = 10_000
 MAX_BYTES = 4 * 1024 * 1024
 MAX_LINE = 16 * 1024
 PROGRESS_SECONDS = 0.2
+Redact = Callable[[str], str]
 
 
 class StepLog:
@@ -29,7 +30,7 @@ class StepLog:
         self,
         journal: Journal,
         clock: Clock,
-        redact: Callable[[str], str],
+        redact: Redact,
         task: TaskSpec,
         step_index: int,
     ) -> None:

@@ -1,15 +1,18 @@
 """What the runner needs of others, as it sees them."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 
+from hostler.agent.containers.session import RelayLink
 from hostler.agent.containers.workload import Workloads
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.journal.rows import ForAllocation, TaskKey
+from hostler.agent.journal.spool import LogSpool
 from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.runner.receipt import ReceiptMaker
 from hostler.agent.steps.contract import MintedSecret, MintOrder
@@ -22,6 +25,7 @@ from hostler.wire.report import StepProgress
 from hostler.wire.task import TaskSpec
 
 CONTAINER_RUN = "container.run"
+BESIDE = frozenset({"task.exec", "task.profile"})
 
 
 class Work(Protocol):
@@ -65,6 +69,8 @@ class Parts:
     redact: Callable[[str], str]
     resolver: Resolver
     mint: Callable[[MintOrder], Awaitable[MintedSecret]]
+    spool: LogSpool
+    relay: Callable[[str], AbstractAsyncContextManager[RelayLink]]
     workloads: Workloads | None = None
 
 
@@ -75,6 +81,11 @@ def allocation_of(work: Work) -> ForAllocation | None:
     if not isinstance(named, str) or not named:
         return None
     return ForAllocation(named, f"{spec.operation_type}@{spec.version}", spec.operation_id)
+
+
+def runs_beside(spec: TaskSpec) -> bool:
+    """Whether it only looks at what runs: it takes nobody's slot, and a node that is drained lets it in."""
+    return all(step.kind in BESIDE for step in spec.steps)
 
 
 def key_of(spec: TaskSpec) -> TaskKey:

@@ -9,13 +9,16 @@ It keeps no state of its own: what must survive a restart goes through `save_che
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
+from hostler.agent.containers.runtime import Line
+from hostler.agent.containers.session import RelayLink
 from hostler.agent.containers.workload import Workloads
 from hostler.agent.host.host import Host
 from hostler.agent.journal.rows import PastStep
@@ -171,11 +174,15 @@ class StepContext(StepView):
     log: Callable[[str, str], None] = field(kw_only=True)  # stream (stdout, stderr, agent), line
     # the same, and the checkpoint as of this line, written with it: neither is ever there without the other
     log_at: Callable[[str, str, dict[str, Any]], None] = field(kw_only=True)
+    # of workloads: lines and their phase; returns when they and the cursor behind them are on disk, and more may come
+    log_batch: Callable[[Sequence[Line], str], Awaitable[None]] = field(kw_only=True)
+    log_cursor: Callable[[str], str] = field(kw_only=True)  # phase → behind what was shipped, "" to begin
     save_checkpoint: Callable[[dict[str, Any]], Awaitable[None]] = field(kw_only=True)
     secrets: StepSecrets = field(kw_only=True)
     confined: Callable[[dict[str, Any]], None] = field(kw_only=True)  # for the receipt: what it was held to
     # asks for a credential: type, intent, part
     mint: Callable[[str, dict[str, Any], str], Awaitable[MintedSecret]] = field(kw_only=True)
+    relay: Callable[[str], AbstractAsyncContextManager[RelayLink]] = field(kw_only=True)  # by its id
     certify: Callable[[dict[str, Any]], bytes] = field(kw_only=True)  # DSSE JSON: a hand-over in the node's name
 
 

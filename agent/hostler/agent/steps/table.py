@@ -36,6 +36,8 @@ MODULES: dict[str, str] = {
     "device.sanitize": "hostler.agent.steps.device_sanitize",
     "residue.check": "hostler.agent.steps.residue_check",
     "handover.certify": "hostler.agent.steps.handover_certify",
+    "task.exec": "hostler.agent.steps.task_exec",
+    "task.profile": "hostler.agent.steps.task_profile",
 }
 
 

@@ -5,6 +5,7 @@ import random
 import re
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,11 +14,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
+from starlette.routing import WebSocketRoute
 
 from hostler.base.errors import HostlerError, error
 from hostler.base.ids import new_id
 from hostler.base.logs import get_logger
-from hostler.control.api import openapi
+from hostler.control.api import openapi, relay
 from hostler.control.api.authz import permit
 from hostler.control.api.call import Call, Parts
 from hostler.control.api.principal import Caller
@@ -50,11 +52,12 @@ def make_app(parts: Parts, version: str) -> Starlette:
     routes = [HttpRoute(route.path, _Edge(route, parts), methods=[route.method]) for route in ROUTES]
     routes += [HttpRoute("/health", health), HttpRoute("/metrics", metrics)]
     routes += [HttpRoute("/openapi.json", served), *web_routes()]
+    sockets = [WebSocketRoute(relay.PATH, partial(relay.serve, parts=parts))]
 
     async def unrouted(request: Request, err: Exception) -> Response:
         return _http_problem(err, _correlation(request, parts), _methods_of(routes, request.url.path))
 
-    app = Starlette(routes=routes, exception_handlers={HTTPException: unrouted})
+    app = Starlette(routes=[*routes, *sockets], exception_handlers={HTTPException: unrouted})
     app.router.redirect_slashes = False  # one path, one name
     return app
 
@@ -134,6 +137,7 @@ async def _metrics(request: Request, parts: Parts) -> Response:
             return problem(err, _correlation(request, parts))
     metrics, engine = parts.metrics, parts.engine
     metrics.sessions.set(len(parts.links))
+    metrics.relays.set(len(parts.relays))
     metrics.store_healthy.set(engine.health == "ok")
     metrics.open_tasks.clear()
     for state, count in (await engine.reader.open_tasks()).items():

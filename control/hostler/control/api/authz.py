@@ -26,6 +26,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "operations.submit": _WRITE,
     "operations.read": _READ,
     "operations.cancel": _WRITE,
+    "jobs.exec": _WRITE,
     "operations.retry": frozenset({PLATFORM, TENANT, ADMIN}),
     "events.read": _READ,
     "endpoints.read": _READ,

@@ -16,6 +16,7 @@ from hostler.control.kernel.commands import Command
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.link import Links
 from hostler.control.rpc.progress import ProgressBoard
+from hostler.control.rpc.relays import Relays
 from hostler.control.store.records import OperationView
 from hostler.control.telemetry import Telemetry
 from hostler.control.webhooks.send import Sender
@@ -38,6 +39,7 @@ class Parts:
     metrics: Metrics
     webhooks: Sender
     code_bundles: BundleFiles
+    relays: Relays
     telemetry: Telemetry | None = None
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from hostler.base.errors import error
+from hostler.control.api.call import Call
 from hostler.control.store.checkpoints import cursor_after
 from hostler.control.store.pages import decode_cursor, encode_cursor
 from hostler.control.store.records import Page
@@ -16,6 +17,16 @@ def size_of(text: str) -> int:
         return DEFAULT_SIZE
     if not (text.isascii() and text.isdigit() and len(text) <= 4) or not 1 <= int(text) <= MAX_SIZE:
         raise error("invalid_request", f"page_size must be a number from 1 to {MAX_SIZE}")
+    return int(text)
+
+
+def number(call: Call, name: str) -> int | None:
+    """A query parameter that counts something, None where it is absent. Raises `invalid_request`."""
+    text = call.query(name)
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise error("invalid_request", f"{name} must be a number", pointer=f"/{name}")
     return int(text)
 
 

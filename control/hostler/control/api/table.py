@@ -8,6 +8,7 @@ from hostler.control.api.allocation_table import ALLOCATION_ROUTES
 from hostler.control.api.bundle_table import BUNDLE_ROUTES
 from hostler.control.api.endpoint_table import ENDPOINT_ROUTES
 from hostler.control.api.event_table import EVENT_ROUTES
+from hostler.control.api.exec_table import EXEC_ROUTES
 from hostler.control.api.policy_table import POLICY_ROUTES
 from hostler.control.api.principal import Caller
 from hostler.control.api.route import Route
@@ -75,7 +76,7 @@ ROUTES: tuple[Route, ...] = (
         "operations.read",
         operations.logs,
         "Log lines, in pages or with follow=true as server-sent events",
-        query=(*_PAGE, "step_id", "follow"),
+        query=(*_PAGE, "step_id", "task_index", "attempt", "follow"),
         events=True,
         answer=records.Page[records.LogView],
     ),
@@ -313,4 +314,5 @@ ROUTES: tuple[Route, ...] = (
     *WEBHOOK_ROUTES,
     *BUNDLE_ROUTES,
     *ENDPOINT_ROUTES,
+    *EXEC_ROUTES,
 )

@@ -14,6 +14,7 @@ from hostler.control.kernel.allocation_commands import AllocationCommand
 from hostler.control.kernel.bundle_commands import BundleCommand
 from hostler.control.kernel.endpoint_commands import EndpointCommand
 from hostler.control.kernel.job_commands import JobCommand
+from hostler.control.kernel.log_commands import PruneLogs
 from hostler.control.kernel.webhook_commands import (
     CreateWebhook,
     DeleteWebhook,
@@ -397,4 +398,5 @@ Command = (
     | RecordDelivery
     | BundleCommand
     | EndpointCommand
+    | PruneLogs
 )

@@ -25,12 +25,14 @@ from hostler.control.kernel import (
     job_flow,
     jobs,
     keysets,
+    log_commands,
     nodes,
     principals,
     put_policy,
     quarantine,
     sessions,
     submit,
+    task_logs,
     webhook_commands,
     webhooks,
 )
@@ -91,6 +93,7 @@ HANDLERS: dict[type, Handler] = {
     endpoint_commands.RegisterEndpoint: endpoints.register,
     endpoint_commands.UnregisterEndpoint: endpoints.unregister,
     endpoint_commands.SweepEndpoints: endpoints.sweep,
+    log_commands.PruneLogs: task_logs.prune,
 }
 
 

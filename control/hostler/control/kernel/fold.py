@@ -10,13 +10,13 @@ from operator import attrgetter
 import msgspec
 
 from hostler.base.digest import sha256_hex
-from hostler.control.kernel import events, job_flow
+from hostler.control.kernel import events, job_flow, task_logs
 from hostler.control.kernel.artifacts import artifact_rows, refused
 from hostler.control.kernel.assign import cursor_of, freed
 from hostler.control.kernel.cancel import decode_reused
 from hostler.control.kernel.commands import FoldReports
 from hostler.control.kernel.model import Decision, Draft
-from hostler.control.kernel.rows import AttemptRow, LogRow, ReceiptRow, StepRow, TaskRow
+from hostler.control.kernel.rows import AttemptRow, ReceiptRow, StepRow, TaskRow
 from hostler.control.kernel.tasks import end_task, move_task, node_of, operation_of
 from hostler.control.kernel.transitions import ASSIGNED, FINAL
 from hostler.wire.report import Body, LogLine, StepReport, StepStatus, TaskReport, TaskStatus
@@ -85,19 +85,7 @@ def fold_log(draft: Draft, node_id: str, line: LogLine) -> None:
     task = _task_for(draft, node_id, line)
     if task is None:
         return
-    draft.logs.append(
-        LogRow(
-            operation_id=task.operation_id,
-            task_id=task.task_id,
-            node_id=node_id,
-            attempt_uid=line.attempt_uid,
-            step_id=line.step_id,
-            step_index=line.step_index,
-            stream=line.stream,
-            text=line.text,
-            at_ms=line.at_ms,
-        )
-    )
+    task_logs.keep(draft, task, line)
 
 
 def fold_step(draft: Draft, node_id: str, report: StepReport) -> None:
@@ -175,6 +163,7 @@ def fold_task(draft: Draft, node_id: str, report: TaskReport) -> None:
         if task.state == ASSIGNED:
             _start(draft, task, report.at_ms)
     else:
+        task_logs.close(draft, task)
         _end(draft, task, report)
         freed(draft, task.operation_id)
 

@@ -16,6 +16,7 @@ from hostler.control.kernel.credential_rows import MintRow, RunnerKeyRow
 from hostler.control.kernel.endpoint_rows import EndpointRow
 from hostler.control.kernel.job_rows import JOB_ROWS, JobView
 from hostler.control.kernel.job_settings import JobSettings
+from hostler.control.kernel.log_rows import LogRow, LogUsageRow
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import (
     AttemptRow,
@@ -26,7 +27,6 @@ from hostler.control.kernel.rows import (
     DocumentRow,
     EnvelopeRow,
     EventRow,
-    LogRow,
     MetaRow,
     NodeRow,
     OperationRow,
@@ -76,6 +76,7 @@ KEYED: tuple[type[Row], ...] = (
     WebhookCursorRow,
     BundleRow,
     EndpointRow,
+    LogUsageRow,
 )
 KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
 
@@ -94,6 +95,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         envelope_window_ms: how long a node may take to start a signed task (OD-30).
         control_epoch: whose tasks nodes obey now; the engine takes it from the keyset.
+        log_operation_bytes: how much of an operation's logs is kept; each line counts 256 bytes more than its text.
         start_within_ms: how long a task may wait for its node before it ends as `expired`.
     """
 
@@ -102,6 +104,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     envelope_window_ms: int = 600_000
     start_within_ms: int = 86_400_000
     max_tasks: int = 10_000
+    log_operation_bytes: int = 256 << 20
     control_epoch: int = 1
     decider: Any = None  # a `permitted.Decider` that may refuse more than the policy does (AZ-11)
     allocations: AllocationSettings = AllocationSettings()
@@ -219,6 +222,7 @@ class Decision(msgspec.Struct, kw_only=True):
     receipts: list[ReceiptRow] = []
     artifacts: list[ArtifactRow] = []
     logs: list[LogRow] = []
+    pruned_logs: int = 0  # lines up to this id are dropped
     events: list[EventRow] = []
     envelopes: list[EnvelopeRow] = []
     orders: list[TaskOrder | CancelOrder | CheckpointOrder] = []
@@ -237,6 +241,7 @@ class Draft:
         self.now_ms = now_ms
         self.events: list[EventRow] = []
         self.logs: list[LogRow] = []
+        self.pruned_logs = 0
         self.receipts: list[ReceiptRow] = []
         self.artifacts: list[ArtifactRow] = []
         self.orders: dict[tuple[str, int], TaskOrder | CancelOrder | CheckpointOrder] = {}
@@ -343,6 +348,7 @@ class Draft:
             receipts=self.receipts,
             artifacts=self.artifacts,
             logs=self.logs,
+            pruned_logs=self.pruned_logs,
             events=self.events,
             orders=list(self.orders.values()),
             wake=self.wake,

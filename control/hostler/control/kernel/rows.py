@@ -350,24 +350,6 @@ class EnvelopeRow(Row, frozen=True, kw_only=True):
     expires_at_ms: int
 
 
-class LogRow(Row, frozen=True, kw_only=True):
-    """`id` stands on the same scale as event ids; the store gives it."""
-
-    KEY = ("id",)
-
-    id: int = 0
-    operation_id: str
-    task_id: str
-    node_id: str
-    attempt_uid: str
-    step_id: str
-    step_index: int
-    stream: str
-    text: str
-    at_ms: int
-    cluster: str | None = None
-
-
 class EventRow(Row, frozen=True, kw_only=True):
     """One line of the event log. `action` is set where somebody changed something: those are the audit."""
 

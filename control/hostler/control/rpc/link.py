@@ -14,6 +14,7 @@ from hostler.control.kernel.allocation_states import SCHEDULABLE
 from hostler.control.kernel.commands import FoldReports, NodeHello, NodeStatus, TasksAccepted
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.catalog_feed import CatalogFeed
+from hostler.control.rpc.ingest import Share
 from hostler.control.rpc.keyset_feed import missed_messages
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.pki.x509 import PeerIdentity
@@ -54,9 +55,11 @@ class Link:
         heartbeat_s: int,
         ca_key: str,
         metrics: Metrics,
+        share: Share,
     ) -> None:
         self._engine = engine
         self._metrics = metrics
+        self._share = share
         self._board = board
         self._feed = feed
         self.node_id = node_id = peer.name
@@ -113,6 +116,8 @@ class Link:
 
     async def _handle(self, value: FromAgent) -> None:
         if isinstance(value, Reports):
+            await self._share.admit(value.reports)
+            self.heard()
             up_to = await self._engine.execute(FoldReports(node_id=self.node_id, reports=value.reports))
             self._metrics.reports.inc(len(value.reports))
             self._acks = max(self._acks, up_to)

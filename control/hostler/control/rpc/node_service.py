@@ -13,20 +13,26 @@ from hostler.control.credentials.service import Mints
 from hostler.control.engine import Engine
 from hostler.control.kernel.commands import Actor, NodeGone, RecordCertificate
 from hostler.control.metrics import Metrics
+from hostler.control.rpc import relays as joined
 from hostler.control.rpc.bundle_feed import BundleFeed
 from hostler.control.rpc.catalog_feed import CatalogFeed
 from hostler.control.rpc.errors import abort, guarded
 from hostler.control.rpc.identity import Identities
+from hostler.control.rpc.ingest import Ingest
 from hostler.control.rpc.link import Link, Links, pump
 from hostler.control.rpc.progress import ProgressBoard
+from hostler.control.rpc.relays import Relays
 from hostler.control.rpc.task_calls import TaskCalls
 from hostler.pki.authority import Authority
 from hostler.pki.x509 import PeerIdentity, read_csr, read_identity
 from hostler.v1 import node_pb2, node_pb2_grpc
+from hostler.wire.codec_relay import relay_message, relay_value
+from hostler.wire.relay import RelayOpen
 
 _log = get_logger("hostler.control.rpc.node_service")
 MAX_POLL_S = 30
 _LAST_WORD_S = 2.0
+_FIRST_WORD_S = 5.0
 
 
 class NodeService(node_pb2_grpc.NodeServiceServicer):
@@ -47,6 +53,8 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         mints: Mints,
         bundles: BundleFiles,
         task_calls: TaskCalls,
+        ingest: Ingest,
+        relays: Relays,
     ) -> None:
         self._engine = engine
         self._identities = identities
@@ -59,6 +67,8 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._metrics = metrics
         self._mints = mints
         self._task_calls = task_calls
+        self._ingest = ingest
+        self._relays = relays
         self._feed = CatalogFeed(engine)
         self._bundles = BundleFeed(engine, identities, bundles)
         self._polling: dict[str, Link] = {}
@@ -114,6 +124,39 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         _log.info("certificate.renewed", node_id=peer.name)
         return node_pb2.RenewResponse(certificate_pem=chain)
 
+    async def Relay(self, request_iterator: Any, context: Any) -> None:
+        """One interactive session, answered by the node that a signed task told to (OD-08); see `relays`."""
+        try:
+            peer = await self._identities.of(context)
+            frames = (relay_value(message) async for message in request_iterator)
+            async with asyncio.timeout(_FIRST_WORD_S):
+                first = await anext(frames, None)
+            if not isinstance(first, RelayOpen):
+                raise error("invalid_request", "a relay begins with its name")
+            with self._relays.of_node(first.relay_id, peer.name) as relay:
+                await self._carry(relay, peer, frames, context)
+        except TimeoutError:
+            await abort(context, error("invalid_request", "a relay begins with its name, at once"))
+        except HostlerError as err:
+            await abort(context, err)
+
+    async def _carry(self, relay: joined.Relay, peer: PeerIdentity, frames: Any, context: Any) -> None:
+        """Until it ends. A certificate that runs out ends it too, as it ends the session."""
+        left_s = (peer.not_after_ms - self._clock.now_ms()) / 1000
+        hearing = asyncio.create_task(joined.hear(relay, frames))
+        try:
+            async with asyncio.timeout(left_s):
+                async for frame in relay.to_agent():
+                    await context.write(relay_message(frame))
+                    if hearing.done():
+                        hearing.result()
+        except TimeoutError:
+            relay.close("certificate_invalid", "the certificate of this relay's node has expired")
+        finally:
+            hearing.cancel()
+            await asyncio.wait([hearing])
+        raise relay.why or error("relay_closed", "the relay has ended")
+
     @guarded
     async def Mint(self, request: node_pb2.MintRequest, context: Any) -> node_pb2.MintResponse:
         """A credential for a step that runs now (CR-01..CR-03)."""
@@ -161,6 +204,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             self._heartbeat_s,
             self._authority.ca_key,
             self._metrics,
+            self._ingest.share(),
         )
         self._links.add(link)
         return link

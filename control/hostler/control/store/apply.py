@@ -12,8 +12,9 @@ from typing import Any
 from msgspec.structs import astuple
 
 from hostler.control.kernel.artifacts import ArtifactRow
+from hostler.control.kernel.log_rows import LogRow
 from hostler.control.kernel.model import KEYS, Decision
-from hostler.control.kernel.rows import EnvelopeRow, EventRow, LogRow, ReceiptRow, Row
+from hostler.control.kernel.rows import EnvelopeRow, EventRow, ReceiptRow, Row
 from hostler.control.store.tables import NAMES, STATEMENTS
 from hostler.control.store.view import StoreView
 
@@ -37,6 +38,7 @@ class Applier:
         self._artifacts: list[ArtifactRow] = []
         self._numbered: dict[type[Row], list[tuple[Any, ...]]] = {EventRow: [], LogRow: []}
         self._dirty = False
+        self._pruned_logs = 0
         self._next = 0
         self.reset()
 
@@ -46,7 +48,7 @@ class Applier:
             held.clear()
         for numbered in self._numbered.values():
             numbered.clear()
-        self._dirty = False
+        self._dirty, self._pruned_logs = False, 0
         query = "SELECT max(coalesce((SELECT max(id) FROM events), 0), coalesce((SELECT max(id) FROM log_lines), 0))"
         self._next = int(self._db.execute(query).fetchone()[0])
 
@@ -63,6 +65,8 @@ class Applier:
         self._receipts += decision.receipts
         self._artifacts += decision.artifacts
         topics = self._append(decision)
+        if decision.pruned_logs:
+            self._pruned_logs = max(self._pruned_logs, decision.pruned_logs)
         self._dirty = True  # last: a full cache may have flushed what was added so far
         return topics
 
@@ -121,6 +125,9 @@ class Applier:
             if values:
                 self._db.executemany(STATEMENTS[type_].insert, values)
                 values.clear()
+        if self._pruned_logs:
+            self._db.execute("DELETE FROM log_lines WHERE id <= ?", (self._pruned_logs,))
+            self._pruned_logs = 0
 
     def _write(self, type_: type[Row]) -> None:
         """Updates first: a name that one node gave up may be taken by another in the same group."""

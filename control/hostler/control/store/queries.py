@@ -17,7 +17,6 @@ from hostler.control.store.records import (
     AuditView,
     DefinitionView,
     EventView,
-    LogView,
     NodeIdentity,
     NodeReceipts,
     NodeTrust,
@@ -46,7 +45,6 @@ _SUMMARY = _columns(OperationSummary)
 _OPERATION = _columns(OperationView, without=("tasks",))
 _EVENT = _columns(EventView)
 _AUDIT = _columns(AuditView)
-_LOG = _columns(LogView, without=("node_name",), table="l")
 
 
 def principal(db: sqlite3.Connection, token_sha256: str, now_ms: int) -> Principal | None:
@@ -200,16 +198,6 @@ def definitions(db: sqlite3.Connection, cursor: str, page_size: int) -> Page[Def
 def definition(db: sqlite3.Connection, ref: str) -> DefinitionView | None:
     sql = f"SELECT {_DEFINITION} FROM operation_definition_versions WHERE ref = ?"  # noqa: S608
     return next(iter(_rows(db, DefinitionView, sql, (ref,))), None)
-
-
-def log_lines(db: sqlite3.Connection, operation_id: str, after: int, limit: int, step_id: str) -> list[LogView]:
-    sql = (
-        f"SELECT {_LOG}, coalesce(n.name, l.node_id) AS node_name FROM log_lines l"  # noqa: S608
-        " LEFT JOIN nodes n ON n.node_id = l.node_id"
-        " WHERE l.operation_id = :operation AND l.id > :after AND (:step = '' OR l.step_id = :step)"
-        " ORDER BY l.id LIMIT :limit"
-    )
-    return _rows(db, LogView, sql, {"operation": operation_id, "after": after, "step": step_id, "limit": limit})
 
 
 def events(db: sqlite3.Connection, after: int, limit: int, operation_id: str, project_id: str) -> list[EventView]:

@@ -20,6 +20,7 @@ from hostler.control.store import (
     events,
     policies,
     queries,
+    task_logs,
     webhooks,
 )
 from hostler.control.store.allocation_queries import AllocationSummary, AllocationView
@@ -151,8 +152,15 @@ class Reader:
         """The overlays of the global scope, a tenant and a project; "" leaves a scope out."""
         return await self._ask(policies.along, org_id, project_id)
 
-    async def log_lines(self, operation_id: str, after: int, limit: int, step_id: str = "") -> list[LogView]:
-        return await self._ask(queries.log_lines, operation_id, after, limit, step_id)
+    async def log_lines(
+        self, operation_id: str, after: int, limit: int, step_id: str = "", task: int | None = None,
+        attempt: int | None = None,
+    ) -> list[LogView]:  # fmt: skip
+        """In order of their ids; of one step, of the task with that index, of attempts with that number."""
+        return await self._ask(task_logs.lines, operation_id, after, limit, task_logs.LogFilter(step_id, task, attempt))
+
+    async def prunable_logs(self, before_ms: int, limit: int) -> task_logs.Prunable | None:
+        return await self._ask(task_logs.prunable, before_ms, limit)
 
     async def events(self, after: int, limit: int, operation_id: str = "", project_id: str = "") -> list[EventView]:
         return await self._ask(queries.events, after, limit, operation_id, project_id)

@@ -204,6 +204,8 @@ class DefinitionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogView(msgspec.Struct, frozen=True, kw_only=True):
+    """`partial`: no newline came after it; the line goes on in the next of its stream, or the output ended there."""
+
     id: int
     operation_id: str
     task_id: str
@@ -215,6 +217,8 @@ class LogView(msgspec.Struct, frozen=True, kw_only=True):
     stream: str
     text: str
     at_ms: int
+    partial: bool = False
+    phase: str = ""
 
 
 class ArtifactView(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from hostler.control.kernel import allocation_rows, audit_rows, credential_rows,
 from hostler.control.kernel.artifacts import ArtifactRow
 from hostler.control.kernel.bundle_rows import BundleRow
 from hostler.control.kernel.endpoint_rows import EndpointRow
+from hostler.control.kernel.log_rows import LogRow, LogUsageRow
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import Row
 from hostler.control.kernel.trust_rows import KeysetRow
@@ -39,7 +40,7 @@ NAMES: dict[type[Row], str] = {
     rows.EnvelopeRow: "envelopes",
     rows.ReceiptRow: "receipts",
     ArtifactRow: "operation_artifacts",
-    rows.LogRow: "log_lines",
+    LogRow: "log_lines",
     rows.EventRow: "events",
     audit_rows.CheckpointRow: "checkpoints",
     audit_rows.CheckpointHeadRow: "checkpoint_heads",
@@ -55,6 +56,7 @@ NAMES: dict[type[Row], str] = {
     WebhookCursorRow: "webhook_cursors",
     BundleRow: "bundles",
     EndpointRow: "endpoints",
+    LogUsageRow: "log_usage",
 }
 
 

@@ -8,6 +8,7 @@ from hostler.base.errors import HostlerError
 from hostler.control.engine import Engine
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.catalog_feed import CatalogFeed
+from hostler.control.rpc.ingest import Ingest
 from hostler.control.rpc.link import Link, Links
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.pki.x509 import PeerIdentity
@@ -26,7 +27,8 @@ def link_of(engine: Engine, node_id: str, serial: str = "1") -> Link:
         not_before_ms=NOW, not_after_ms=NOW + CERTIFICATE_MS,
     )  # fmt: skip
     board = ProgressBoard(engine.clock)
-    return Link(engine, board, CatalogFeed(engine), peer, f"ses_{serial}", BEAT_S, "", Metrics())
+    share = Ingest(engine.clock, 1 << 30, 1 << 30).share()
+    return Link(engine, board, CatalogFeed(engine), peer, f"ses_{serial}", BEAT_S, "", Metrics(), share)
 
 
 async def heard(link: Link) -> list[object]:

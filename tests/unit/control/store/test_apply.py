@@ -3,7 +3,8 @@
 import pytest
 
 from hostler.control.kernel.commands import FoldReports, RevokeNode
-from hostler.control.kernel.rows import EventRow, LogRow, NodeRow, OperationRow, TaskRow
+from hostler.control.kernel.log_rows import LogRow
+from hostler.control.kernel.rows import EventRow, NodeRow, OperationRow, TaskRow
 from hostler.control.store import db as store_db
 from hostler.control.store import view as view_module
 from hostler.control.store.apply import EVERYTHING, Applier

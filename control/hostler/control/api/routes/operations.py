@@ -20,6 +20,7 @@ from hostler.control.kernel.commands import (
 )
 from hostler.control.rpc.progress import Key
 from hostler.control.store.records import OperationView
+from hostler.control.store.task_logs import LogFilter
 from hostler.pki import dsse
 from hostler.wire.codec_node import decode_envelope
 from hostler.wire.task import TaskMode
@@ -128,26 +129,26 @@ async def envelope(call: Call) -> bytes:
 async def logs(call: Call) -> Any:
     """Pages of log lines, or with `follow=true` all of them as they come until the operation ends."""
     operation = await call.operation()
-    step_id = call.query("step_id")
+    chosen = LogFilter(call.query("step_id"), pages.number(call, "task_index"), pages.number(call, "attempt"))
     follow = call.query("follow")
     if follow not in ("", "true", "false"):
         raise error("invalid_request", "follow is either true or false")
     if follow == "true":
         start = sse.last_event_id(call.request.headers.get("last-event-id", ""))
-        return sse.respond(_follow_logs(call, operation, step_id, start))
+        return sse.respond(_follow_logs(call, operation, chosen, start))
     size = pages.size_of(call.query("page_size"))
     after = pages.log_position(call.query("cursor"))
-    lines = await call.engine.reader.log_lines(operation.operation_id, after, size + 1, step_id)
+    lines = await call.engine.reader.log_lines(operation.operation_id, after, size + 1, *chosen)
     return pages.log_page(lines, size)
 
 
-async def _follow_logs(call: Call, operation: OperationView, step_id: str, after: int) -> AsyncIterator[bytes]:
+async def _follow_logs(call: Call, operation: OperationView, chosen: LogFilter, after: int) -> AsyncIterator[bytes]:
     engine = call.engine
     while True:
         # mark and status first: what is stored after them is read in the next turn
         mark = engine.wakes.newest(operation.operation_id)
         status = await engine.reader.operation_status(operation.project_id, operation.operation_id)
-        while lines := await engine.reader.log_lines(operation.operation_id, after, _BATCH, step_id):
+        while lines := await engine.reader.log_lines(operation.operation_id, after, _BATCH, *chosen):
             for line in lines:
                 yield sse.event("log", line, line.id)
             after = lines[-1].id

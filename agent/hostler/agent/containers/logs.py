@@ -1,0 +1,85 @@
+"""The reader between a runtime's log and the control plane: pulls by cursor, no faster than the other end takes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from hostler.agent.containers.runtime import ContainerRuntime, Line
+from hostler.base.errors import HostlerError
+from hostler.base.logs import get_logger
+
+_log = get_logger("hostler.agent.containers.logs")
+BATCH_LINES, BATCH_CHARACTERS = 200, 256 * 1024
+_GATHER_S = 0.05  # how long a line waits for its neighbours
+_AGAIN_S = 1.0
+
+
+class Lines(Protocol):
+    """`StepContext` is one."""
+
+    log_batch: Callable[[Sequence[Line], str], Awaitable[None]]
+    log_cursor: Callable[[str], str]
+
+
+async def ship(runtime: ContainerRuntime, container: str, phase: str, to: Lines) -> None:
+    """Until the container has ended and everything it wrote is on its way; goes on where an earlier agent stood.
+
+    A daemon that does not answer is waited for. Whoever cancels this gives up what was not read yet.
+
+    Raises:
+        HostlerError: what the runtime says of a container that is gone, and `storage_unhealthy`.
+    """
+    while True:
+        try:
+            await _follow(runtime.logs(container, to.log_cursor(phase), follow=True), phase, to)
+            return
+        except HostlerError as err:
+            if err.code != "runtime_unavailable":
+                raise
+            _log.warning("logs.waiting", error=err, container=container)
+        await asyncio.sleep(_AGAIN_S)
+
+
+async def _follow(lines: AsyncIterator[Line], phase: str, to: Lines) -> None:
+    """Two tasks, so that a line is shipped while the next is waited for; the queue bounds how far one is ahead."""
+    queue: asyncio.Queue[Line | None] = asyncio.Queue(BATCH_LINES)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_read(lines, queue))
+            while batch := await _next(queue):
+                await to.log_batch(batch, phase)
+    except BaseExceptionGroup as failed:
+        raise _first_cause(failed) from failed
+
+
+async def _read(lines: Any, queue: "asyncio.Queue[Line | None]") -> None:
+    async with aclosing(lines):
+        async for line in lines:
+            await queue.put(line)
+    await queue.put(None)
+
+
+async def _next(queue: "asyncio.Queue[Line | None]") -> list[Line]:
+    """The next lines; none at the end. The end is put back for the call after."""
+    first = await queue.get()
+    if first is None:
+        return []
+    if queue.empty():
+        await asyncio.sleep(_GATHER_S)
+    batch, size = [first], len(first.text)
+    while len(batch) < BATCH_LINES and size < BATCH_CHARACTERS and not queue.empty():
+        line = queue.get_nowait()
+        if line is None:
+            queue.put_nowait(None)
+            break
+        batch.append(line)
+        size += len(line.text)
+    return batch
+
+
+def _first_cause(failed: BaseExceptionGroup[BaseException]) -> BaseException:
+    cause: BaseException = failed
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    return cause

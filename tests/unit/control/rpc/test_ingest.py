@@ -1,0 +1,41 @@
+"""N1: a node that floods waits for its own rate; one that says little waits for nobody."""
+
+import asyncio
+import time
+
+from hostler.base.clock import SystemClock
+from hostler.control.rpc.ingest import Ingest
+from hostler.wire.report import LogLine, Report, TaskReport, TaskStatus
+
+
+def batch(count: int, size: int = 744) -> list[Report]:
+    line = LogLine(task_id="t", attempt_uid="a", step_id="s", step_index=0, stream="stdout", text="x" * size, at_ms=1)
+    return [Report(number, line) for number in range(count)]
+
+
+async def seconds(waiting: "asyncio.Future[None] | object") -> float:
+    started = time.monotonic()
+    await waiting  # type: ignore[misc]
+    return time.monotonic() - started
+
+
+async def test_N1_a_batch_above_the_rate_waits() -> None:
+    share = Ingest(SystemClock(), node_rate=100_000, total_rate=10_000_000).share()
+    assert await seconds(share.admit(batch(100))) < 0.05, "a second's worth is free"
+    assert await seconds(share.admit(batch(20))) > 0.15
+
+
+async def test_N1_who_says_little_does_not_wait_for_those_who_flood() -> None:
+    ingest = Ingest(SystemClock(), node_rate=100_000_000, total_rate=100_000)
+    loud, quiet = ingest.share(), ingest.share()
+    flooding = asyncio.create_task(loud.admit(batch(500)))
+    await asyncio.sleep(0)
+    assert await seconds(quiet.admit(batch(10))) < 0.05
+    assert not flooding.done()
+    flooding.cancel()
+
+
+async def test_reports_without_lines_never_wait() -> None:
+    share = Ingest(SystemClock(), node_rate=1, total_rate=1).share()
+    report = Report(1, TaskReport(task_id="t", attempt_uid="a", status=TaskStatus.RUNNING))
+    assert await seconds(share.admit([report] * 100)) < 0.05
