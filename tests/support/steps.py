@@ -45,9 +45,13 @@ def context_of(
     mint: Any = None,
     allocation_id: str = "",
     past: tuple[PastStep, ...] = (),
+    **more: Any,
 ) -> StepContext:
     async def save(saved: dict[str, Any]) -> None:
         told.saved.append(saved)
+
+    async def report_again(task_id: str) -> None:
+        told.lines.append(f"told again: {task_id}")
 
     return StepContext(
         confined=lambda said: None,
@@ -70,4 +74,5 @@ def context_of(
         allocation_id=allocation_id,
         past=lambda: past,
         certify=canonical_json,
+        **{"report_again": report_again, **more},
     )

@@ -29,6 +29,7 @@ from hostler.wire.task import TaskSpec
 _log = get_logger("hostler.agent.pipeline")
 SCHEDULABLE, DRAINING = "schedulable", "draining"
 _WORD = 64
+LIGHT = frozenset({"task.probe"})  # kinds that read what is known, and so take no slot of what runs
 
 
 class Pipeline:
@@ -54,6 +55,7 @@ class Pipeline:
         self._view = view
         self._clock = clock
         self._slots = asyncio.Semaphore(parallel)
+        self._light = asyncio.Semaphore(parallel)
         self._cancels: dict[str, asyncio.Event] = {}
         self._accepted = accepted
         self._changed = changed
@@ -104,7 +106,7 @@ class Pipeline:
         while True:
             if held and not (self._open.is_set() or cancelled.is_set()):
                 await self._open_or(cancelled)
-            async with self._slots:
+            async with self._light if spec is not None and is_light(spec) else self._slots:
                 if not held or self._open.is_set() or cancelled.is_set():  # it may have been drained meanwhile
                     await work()
                     return
@@ -189,3 +191,8 @@ class Pipeline:
         event = asyncio.Event()
         self._cancels[task_id] = event
         return event
+
+
+def is_light(spec: TaskSpec) -> bool:
+    """Whether it may go beside a full house: a status probe is asked for when something hangs (SK-23)."""
+    return all(step.kind in LIGHT for step in spec.steps)

@@ -27,6 +27,7 @@ from hostler.catalog.params.python import EnvCreate
 from hostler.catalog.params.reclaim import DeviceSanitize, HandoverCertify, ResidueCheck
 from hostler.catalog.params.resolver import ConfigApply
 from hostler.catalog.params.service import Control
+from hostler.catalog.params.task import TaskProbe
 
 
 class Kind(NamedTuple):
@@ -144,5 +145,21 @@ KINDS: dict[str, Kind] = {
     ),
     "handover.certify": Kind(
         HandoverCertify, "sign that the node is clean after an allocation", ("certificate", "certificate_digest")
+    ),
+    "task.probe": Kind(
+        TaskProbe,
+        "say what is true of one attempt of a task on this node",
+        (
+            "state",
+            "attempt_number",
+            "step_id",
+            "exit_status",
+            "error_code",
+            "receipt_digest",
+            "accepted_at_ms",
+            "finished_at_ms",
+            "container",
+            "container_exit",
+        ),
     ),
 }

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
@@ -24,6 +25,9 @@ from hostler.wire.codec_node import decode_envelope
 from hostler.wire.codec_task import decode_task
 from hostler.wire.report import StepProgress, TaskReport, TaskStatus
 
+if TYPE_CHECKING:  # an idle agent carries no runtime
+    from hostler.agent.containers.workload import Workloads
+
 _log = get_logger("hostler.agent.runner")
 
 
@@ -35,6 +39,7 @@ class Runner:
         trust: the trust store in force now; it may change while tasks wait.
         redact: sees every log line before it is stored.
         mint: asks for credentials; without it there are none.
+        workloads: where containers run; None on a node that runs none.
     """
 
     def __init__(
@@ -52,10 +57,11 @@ class Runner:
         resolver: Resolver,
         redact: Callable[[str], str] = str,
         mint: Callable[[MintOrder], Awaitable[MintedSecret]] | None = None,
+        workloads: "Workloads | None" = None,
     ) -> None:
         receipts = ReceiptMaker(signer, node_id, trust_domain)
         self._parts = Parts(
-            journal, host, receipts, clock, progress, trust, authority, redact, resolver, mint or _no_mint
+            journal, host, receipts, clock, progress, trust, authority, redact, resolver, mint or _no_mint, workloads
         )
         self._running: set[TaskKey] = set()
         journal.sign_refusals_with(receipts.refusal)

@@ -194,6 +194,7 @@ class StepRun:
             certify=parts.receipts.handover,
             save_checkpoint=functools.partial(parts.journal.save_checkpoint, self._key, step_id),
             mint=functools.partial(self._mint, step_id),
+            report_again=parts.journal.replayed,
         )
 
     async def _mint(self, step_id: str, credential_type: str, intent: dict[str, Any], part: str) -> MintedSecret:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -19,6 +19,9 @@ from hostler.catalog.definition import Definition
 from hostler.pki.trust import TrustStore
 from hostler.wire.report import StepProgress
 from hostler.wire.task import TaskSpec
+
+if TYPE_CHECKING:  # an idle agent carries no runtime
+    from hostler.agent.containers.workload import Workloads
 
 
 class Work(Protocol):
@@ -62,6 +65,7 @@ class Parts:
     redact: Callable[[str], str]
     resolver: Resolver
     mint: Callable[[MintOrder], Awaitable[MintedSecret]]
+    workloads: "Workloads | None" = None
 
 
 def allocation_of(work: Work) -> ForAllocation | None:

@@ -18,6 +18,7 @@ import msgspec
 
 from hostler.agent.host.host import Host
 from hostler.agent.journal.rows import PastStep
+from hostler.agent.journal.truth import TaskTruth
 from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.secrets.table import StepSecrets
 from hostler.base.clock import Deadline
@@ -28,6 +29,7 @@ from hostler.wire.report import Artifact
 from hostler.wire.task import Policy
 
 if TYPE_CHECKING:  # an idle agent carries no ctypes for secrets that it does not have
+    from hostler.agent.containers.workload import Workloads
     from hostler.agent.secrets.secret import Secret
 
 
@@ -141,6 +143,9 @@ class StepView:
     artifact_keys: tuple[bytes, ...] = ()  # SPKI DER of keys that may sign artifacts
     allocation_id: str = ""  # that the envelope is bound to
     past: Callable[[], tuple[PastStep, ...]] = tuple  # what ended here for the allocation, oldest first
+    truth: Callable[[str, str], TaskTruth] = lambda *_: TaskTruth()  # of an attempt of a task, by the journal
+    sees_all_tasks: bool = False  # asked for by an administrator or the control plane itself, not by a tenant
+    workloads: "Workloads | None" = None  # None where the node runs no containers
 
     def may_fetch(self, url: str) -> bool:
         """Whether everything that limits sources admits a URL: policy, definition, this node's own (AR-06, AZ-09)."""
@@ -161,6 +166,7 @@ class StepContext(StepView):
     # asks for a credential: type, intent, part
     mint: Callable[[str, dict[str, Any], str], Awaitable[MintedSecret]] = field(kw_only=True)
     certify: Callable[[dict[str, Any]], bytes] = field(kw_only=True)  # DSSE JSON: a hand-over in the node's name
+    report_again: Callable[[str], Awaitable[None]] = field(kw_only=True)  # the result of a task that has ended
 
 
 class StepKind(Protocol):

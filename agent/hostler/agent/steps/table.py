@@ -34,6 +34,7 @@ MODULES: dict[str, str] = {
     "device.sanitize": "hostler.agent.steps.device_sanitize",
     "residue.check": "hostler.agent.steps.residue_check",
     "handover.certify": "hostler.agent.steps.handover_certify",
+    "task.probe": "hostler.agent.steps.task_probe",
 }
 
 

@@ -11,6 +11,7 @@ import msgspec
 from hostler.catalog.policy import PolicyOverlay
 from hostler.control.kernel.actor import Actor as Actor  # noqa: PLC0414 - it is looked for here
 from hostler.control.kernel.allocation_commands import AllocationCommand
+from hostler.control.kernel.node_commands import NodeCommand
 from hostler.control.kernel.webhook_commands import (
     CreateWebhook,
     DeleteWebhook,
@@ -386,6 +387,7 @@ Command = (
     | AuthorizeMint
     | RecordMint
     | AllocationCommand
+    | NodeCommand
     | CreateWebhook
     | DeleteWebhook
     | EnableWebhook

@@ -135,13 +135,17 @@ def release(draft: Draft, command: ReleaseNode) -> Decision:
     node = node_of(draft, command.node_id)
     if not node.hold:
         return draft.decision()
-    draft.update(replace(node, hold="", instance_id="", past_instances="[]"))
+    end_hold(draft, node)
     draft.events.append(
         events.node_event(
             "node.released", node, draft.now_ms, actor=command.actor, action="node.release", before=node.hold
         )
     )
     return draft.decision()
+
+
+def end_hold(draft: Draft, node: NodeRow) -> None:
+    draft.update(replace(node, hold="", instance_id="", past_instances="[]"))
 
 
 def record_certificate(draft: Draft, command: RecordCertificate) -> Decision:

@@ -77,6 +77,7 @@ EXPECTED: dict[str, set[str]] = {
     "POST /api/v1/admin/nodes/{node_id}/quarantine": PLATFORM,
     "POST /api/v1/admin/nodes/{node_id}/clear": PLATFORM,
     "POST /api/v1/admin/nodes/{node_id}/probe": PLATFORM,
+    "POST /api/v1/admin/nodes/{node_id}/recover": PLATFORM,
     "GET /api/v1/admin/quarantine/breaker": PLATFORM,
     "POST /api/v1/admin/quarantine/breaker/close": PLATFORM,
     "POST /api/v1/admin/enrolment-tokens": PLATFORM,
