@@ -7,6 +7,7 @@
 | `Pipeline.run` | inbox, open tasks of the journal | running tasks, refusals, acceptances |
 | `Renewal.run` | the clock | a new certificate, a new link |
 | `CapabilityWatch.run` | the kernel's word of new and gone entries | a heartbeat when the node changed |
+| `Samples.run` | a few files of /proc and /sys | the newest measurements, for the next heartbeat |
 | `Observer.run` | requests on a Unix socket, where one is configured | `/metrics` and `/health` |
 | `_housekeeping` | journal health, watchdog | `status.json`, a heartbeat when health changed |
 """
@@ -40,6 +41,7 @@ from hostler.agent.pipeline import Pipeline
 from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.runner import faults
 from hostler.agent.runner.runner import Runner
+from hostler.agent.samples import Samples
 from hostler.agent.session.inbox import Inbox
 from hostler.agent.session.outgoing import Outgoing
 from hostler.agent.session.session import Session
@@ -125,6 +127,7 @@ class Daemon:
         self.watch = CapabilityWatch(
             Path(self.config.files.root), capabilities.detect, self.capabilities, self._capabilities_changed
         )
+        self.samples = Samples(Path(self.config.files.root), self.clock, rng, self.config.telemetry_seconds)
         self.session = Session(
             outside=self.outside,
             target=self._target,
@@ -155,6 +158,7 @@ class Daemon:
                     self.pipeline.run,
                     self.renewal.run,
                     self.watch.run,
+                    self.samples.run,
                     self._housekeeping,
                 )
             ]
@@ -319,6 +323,7 @@ class Daemon:
             keyset_version=self.trusted.store.keyset.version,
             catalog_version=self.trusted.catalog_version,
             drift=self._drift(),
+            sample=self.samples.next(),
         )
 
 

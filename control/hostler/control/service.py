@@ -24,6 +24,7 @@ from hostler.control.identity.oidc import Oidc
 from hostler.control.kernel.model import Settings
 from hostler.control.keys import Keys, load_keys
 from hostler.control.loops import checkpoints, expire, liveness
+from hostler.control.loops.samples import SampleFiler
 from hostler.control.loops.traces import Traces
 from hostler.control.loops.webhooks import Pace, Webhooks
 from hostler.control.metering import Metering
@@ -34,6 +35,8 @@ from hostler.control.rpc.link import Links
 from hostler.control.rpc.node_service import NodeService
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.control.rpc.server import enrolment_server, node_server
+from hostler.control.samples import NodeGauges, SampleBoard
+from hostler.control.store.samples import SampleFile
 from hostler.control.telemetry import open_telemetry
 from hostler.control.webhooks.destination import Destinations, networks
 from hostler.control.webhooks.send import Sender
@@ -103,6 +106,9 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
     engine.wakes.revoked(lambda node_id: links.close_node(node_id, "revoked", "the node is revoked"))
     identities = Identities(engine, trust_domain, clock)
     mints = Mints(engine, Minters(config.minters), keys.dispatch, metrics)
+    samples = SampleBoard(clock, keep=bool(config.node_telemetry_hours), shown=config.node_telemetry_series)
+    sample_file = SampleFile(config.samples_path) if config.node_telemetry_hours else None
+    metrics.registry.register(NodeGauges(samples))
     nodes = NodeService(
         engine=engine,
         identities=identities,
@@ -114,6 +120,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         certificate_s=config.certificate_seconds,
         metrics=metrics,
         mints=mints,
+        samples=samples,
     )
     enrolment = EnrollmentService(engine, authority, clock, config.certificate_seconds, config.recovery_days, metrics)
     node_grpc = node_server(nodes, config.node_listen, keys.server_key_pem, keys.server_chain_pem, cas)
@@ -130,7 +137,9 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         config.webhook_ca_file,
     )
     webhooks = Webhooks(engine, sender, metrics, Pace(park_s=config.webhook_park_hours * 3600))
-    parts = Parts(engine, board, authenticator, projects, links, bundles, metrics, sender, telemetry)
+    parts = Parts(
+        engine, board, authenticator, projects, links, bundles, metrics, sender, telemetry, samples, sample_file
+    )
     traces = Traces(engine, telemetry) if telemetry else None
     if traces:
         engine.watch(traces.take)
@@ -150,6 +159,10 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
                 group.create_task(webhooks.run()),
                 group.create_task(liveness.run(nodes.sweep, config.heartbeat_seconds)),
             ]
+            if sample_file:
+                keep_ms = config.node_telemetry_hours * 3_600_000
+                filer = SampleFiler(samples, sample_file, clock, keep_ms, config.node_telemetry_rows)
+                by_time.append(group.create_task(filer.run()))
             if traces:
                 by_time.append(group.create_task(traces.run()))
             await stop.wait()
@@ -166,6 +179,8 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         await asyncio.gather(node_grpc.stop(None), enrol_grpc.stop(None))
         if telemetry:
             await asyncio.to_thread(telemetry.close)
+        if sample_file:
+            await asyncio.to_thread(sample_file.close)
     _log.info("control.stopped")
 
 

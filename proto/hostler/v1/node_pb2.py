@@ -26,7 +26,7 @@ from hostler.v1 import envelope_pb2 as hostler_dot_v1_dot_envelope__pb2
 from hostler.v1 import report_pb2 as hostler_dot_v1_dot_report__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15hostler/v1/node.proto\x12\nhostler.v1\x1a\x19hostler/v1/envelope.proto\x1a\x17hostler/v1/report.proto\"\xd8\x01\n\rEnrollRequest\x12\r\n\x05token\x18\x01 \x01(\t\x12\x0f\n\x07\x63sr_der\x18\x02 \x01(\x0c\x12\x15\n\ragent_version\x18\x03 \x01(\t\x12\x35\n\x06labels\x18\x04 \x03(\x0b\x32%.hostler.v1.EnrollRequest.LabelsEntry\x12\x16\n\x0ekeyset_version\x18\x05 \x01(\x04\x12\x12\n\nrunner_key\x18\x32 \x01(\x0c\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xc2\x01\n\x0e\x45nrollResponse\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0e\n\x06org_id\x18\x02 \x01(\t\x12\x12\n\nproject_id\x18\x03 \x01(\t\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x04 \x01(\x0c\x12\x0e\n\x06keyset\x18\x05 \x01(\x0c\x12\x15\n\rcontrol_epoch\x18\x06 \x01(\x04\x12\x0f\n\x07keysets\x18\x07 \x03(\x0c\x12*\n\x07\x63\x61talog\x18( \x01(\x0b\x32\x19.hostler.v1.CatalogUpdate\"J\n\x0eRecoverRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63sr_der\x18\x02 \x01(\x0c\x12\x16\n\x0ekeyset_version\x18\x03 \x01(\x04\";\n\x0fRecoverResponse\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x01 \x01(\x0c\x12\x0f\n\x07keysets\x18\x02 \x03(\x0c\"\x1f\n\x0cRenewRequest\x12\x0f\n\x07\x63sr_der\x18\x01 \x01(\x0c\"(\n\rRenewResponse\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x01 \x01(\x0c\"\x1e\n\x0bMintRequest\x12\x0f\n\x07request\x18\x01 \x01(\x0c\"\x1e\n\x0cMintResponse\x12\x0e\n\x06minted\x18\x01 \x01(\x0c\"\xa2\x04\n\x05Hello\x12\x15\n\ragent_version\x18\x01 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\x12\x16\n\x0ekeyset_version\x18\x03 \x01(\x04\x12\x17\n\x0f\x63\x61talog_version\x18\x04 \x01(\x04\x12\x15\n\rhigh_sequence\x18\x05 \x01(\x04\x12\x15\n\rcontrol_epoch\x18\x06 \x01(\x04\x12\x16\n\x0eparallel_tasks\x18\x07 \x01(\r\x12\x39\n\x0c\x63\x61pabilities\x18\x08 \x03(\x0b\x32#.hostler.v1.Hello.CapabilitiesEntry\x12-\n\x06labels\x18\t \x03(\x0b\x32\x1d.hostler.v1.Hello.LabelsEntry\x12\x12\n\nopen_tasks\x18\n \x03(\t\x12\x0f\n\x07storage\x18\x0b \x01(\t\x12\x0c\n\x04hold\x18\x0c \x01(\t\x12\r\n\x05\x64rift\x18\r \x01(\t\x12\x13\n\x0binstance_id\x18\x0e \x01(\t\x12\x10\n\x08protocol\x18( \x01(\r\x12\x17\n\x0fprotocol_oldest\x18) \x01(\r\x12\x16\n\x0e\x65nvelope_types\x18* \x03(\t\x12\x12\n\nscheduling\x18_ \x01(\t\x1a\x33\n\x11\x43\x61pabilitiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x9e\x02\n\tHeartbeat\x12\x15\n\rrunning_tasks\x18\x01 \x01(\r\x12\x12\n\nfree_slots\x18\x02 \x01(\r\x12\x13\n\x0boutbox_rows\x18\x03 \x01(\x04\x12\x0f\n\x07storage\x18\x04 \x01(\t\x12=\n\x0c\x63\x61pabilities\x18\x05 \x03(\x0b\x32\'.hostler.v1.Heartbeat.CapabilitiesEntry\x12\x0c\n\x04hold\x18\x06 \x01(\t\x12\x16\n\x0ekeyset_version\x18\x07 \x01(\x04\x12\x17\n\x0f\x63\x61talog_version\x18\x08 \x01(\x04\x12\r\n\x05\x64rift\x18\t \x01(\t\x1a\x33\n\x11\x43\x61pabilitiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\" \n\x0cTaskAccepted\x12\x10\n\x08task_ids\x18\x01 \x03(\t\"\xe6\x01\n\x0c\x41gentMessage\x12\"\n\x05hello\x18\x01 \x01(\x0b\x32\x11.hostler.v1.HelloH\x00\x12*\n\theartbeat\x18\x02 \x01(\x0b\x32\x15.hostler.v1.HeartbeatH\x00\x12,\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\x0b\x32\x18.hostler.v1.TaskAcceptedH\x00\x12&\n\x07reports\x18\x04 \x01(\x0b\x32\x13.hostler.v1.ReportsH\x00\x12(\n\x08progress\x18\x05 \x01(\x0b\x32\x14.hostler.v1.ProgressH\x00\x42\x06\n\x04\x62ody\".\n\x07Reports\x12#\n\x07reports\x18\x01 \x03(\x0b\x32\x12.hostler.v1.Report\"3\n\x08Progress\x12\'\n\x05steps\x18\x01 \x03(\x0b\x32\x18.hostler.v1.StepProgress\"\xa6\x01\n\x07Welcome\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x16\n\x0eserver_time_ms\x18\x02 \x01(\x03\x12\x15\n\rcontrol_epoch\x18\x03 \x01(\x04\x12\x19\n\x11heartbeat_seconds\x18\x04 \x01(\r\x12\x19\n\x11renew_certificate\x18\x06 \x01(\x08\x12\x10\n\x08sequence\x18\x05 \x01(\x04\x12\x10\n\x08protocol\x18( \x01(\r\"0\n\x05Tasks\x12\'\n\tenvelopes\x18\x01 \x03(\x0b\x32\x14.hostler.v1.Envelope\"\x1a\n\tReportAck\x12\r\n\x05up_to\x18\x01 \x01(\x04\"4\n\rCatalogUpdate\x12\x10\n\x08manifest\x18\x01 \x01(\x0c\x12\x11\n\tdocuments\x18\x02 \x03(\x0c\"\x1e\n\x0cKeysetUpdate\x12\x0e\n\x06keyset\x18\x01 \x01(\x0c\"\"\n\x0cWorkerPolicy\x12\x12\n\nscheduling\x18\x01 \x01(\t\"D\n\x05\x43lose\x12\x12\n\nerror_code\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x03 \x01(\r\"\xbb\x02\n\x0e\x43ontrolMessage\x12&\n\x07welcome\x18\x01 \x01(\x0b\x32\x13.hostler.v1.WelcomeH\x00\x12\"\n\x05tasks\x18\x02 \x01(\x0b\x32\x11.hostler.v1.TasksH\x00\x12$\n\x03\x61\x63k\x18\x03 \x01(\x0b\x32\x15.hostler.v1.ReportAckH\x00\x12,\n\x07\x63\x61talog\x18\x04 \x01(\x0b\x32\x19.hostler.v1.CatalogUpdateH\x00\x12*\n\x06keyset\x18\x05 \x01(\x0b\x32\x18.hostler.v1.KeysetUpdateH\x00\x12\"\n\x05\x63lose\x18\x06 \x01(\x0b\x32\x11.hostler.v1.CloseH\x00\x12\x31\n\rworker_policy\x18_ \x01(\x0b\x32\x18.hostler.v1.WorkerPolicyH\x00\x42\x06\n\x04\x62ody\"g\n\x0f\x45xchangeRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12*\n\x08messages\x18\x02 \x03(\x0b\x32\x18.hostler.v1.AgentMessage\x12\x14\n\x0cwait_seconds\x18\x03 \x01(\r\"T\n\x10\x45xchangeResponse\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12,\n\x08messages\x18\x02 \x03(\x0b\x32\x1a.hostler.v1.ControlMessage2\x98\x01\n\x11\x45nrollmentService\x12?\n\x06\x45nroll\x12\x19.hostler.v1.EnrollRequest\x1a\x1a.hostler.v1.EnrollResponse\x12\x42\n\x07Recover\x12\x1a.hostler.v1.RecoverRequest\x1a\x1b.hostler.v1.RecoverResponse2\x92\x02\n\x0bNodeService\x12\x43\n\x07Session\x12\x18.hostler.v1.AgentMessage\x1a\x1a.hostler.v1.ControlMessage(\x01\x30\x01\x12\x45\n\x08\x45xchange\x12\x1b.hostler.v1.ExchangeRequest\x1a\x1c.hostler.v1.ExchangeResponse\x12<\n\x05Renew\x12\x18.hostler.v1.RenewRequest\x1a\x19.hostler.v1.RenewResponse\x12\x39\n\x04Mint\x12\x17.hostler.v1.MintRequest\x1a\x18.hostler.v1.MintResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15hostler/v1/node.proto\x12\nhostler.v1\x1a\x19hostler/v1/envelope.proto\x1a\x17hostler/v1/report.proto\"\xd8\x01\n\rEnrollRequest\x12\r\n\x05token\x18\x01 \x01(\t\x12\x0f\n\x07\x63sr_der\x18\x02 \x01(\x0c\x12\x15\n\ragent_version\x18\x03 \x01(\t\x12\x35\n\x06labels\x18\x04 \x03(\x0b\x32%.hostler.v1.EnrollRequest.LabelsEntry\x12\x16\n\x0ekeyset_version\x18\x05 \x01(\x04\x12\x12\n\nrunner_key\x18\x32 \x01(\x0c\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xc2\x01\n\x0e\x45nrollResponse\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0e\n\x06org_id\x18\x02 \x01(\t\x12\x12\n\nproject_id\x18\x03 \x01(\t\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x04 \x01(\x0c\x12\x0e\n\x06keyset\x18\x05 \x01(\x0c\x12\x15\n\rcontrol_epoch\x18\x06 \x01(\x04\x12\x0f\n\x07keysets\x18\x07 \x03(\x0c\x12*\n\x07\x63\x61talog\x18( \x01(\x0b\x32\x19.hostler.v1.CatalogUpdate\"J\n\x0eRecoverRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63sr_der\x18\x02 \x01(\x0c\x12\x16\n\x0ekeyset_version\x18\x03 \x01(\x04\";\n\x0fRecoverResponse\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x01 \x01(\x0c\x12\x0f\n\x07keysets\x18\x02 \x03(\x0c\"\x1f\n\x0cRenewRequest\x12\x0f\n\x07\x63sr_der\x18\x01 \x01(\x0c\"(\n\rRenewResponse\x12\x17\n\x0f\x63\x65rtificate_pem\x18\x01 \x01(\x0c\"\x1e\n\x0bMintRequest\x12\x0f\n\x07request\x18\x01 \x01(\x0c\"\x1e\n\x0cMintResponse\x12\x0e\n\x06minted\x18\x01 \x01(\x0c\"\xa2\x04\n\x05Hello\x12\x15\n\ragent_version\x18\x01 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\x12\x16\n\x0ekeyset_version\x18\x03 \x01(\x04\x12\x17\n\x0f\x63\x61talog_version\x18\x04 \x01(\x04\x12\x15\n\rhigh_sequence\x18\x05 \x01(\x04\x12\x15\n\rcontrol_epoch\x18\x06 \x01(\x04\x12\x16\n\x0eparallel_tasks\x18\x07 \x01(\r\x12\x39\n\x0c\x63\x61pabilities\x18\x08 \x03(\x0b\x32#.hostler.v1.Hello.CapabilitiesEntry\x12-\n\x06labels\x18\t \x03(\x0b\x32\x1d.hostler.v1.Hello.LabelsEntry\x12\x12\n\nopen_tasks\x18\n \x03(\t\x12\x0f\n\x07storage\x18\x0b \x01(\t\x12\x0c\n\x04hold\x18\x0c \x01(\t\x12\r\n\x05\x64rift\x18\r \x01(\t\x12\x13\n\x0binstance_id\x18\x0e \x01(\t\x12\x10\n\x08protocol\x18( \x01(\r\x12\x17\n\x0fprotocol_oldest\x18) \x01(\r\x12\x16\n\x0e\x65nvelope_types\x18* \x03(\t\x12\x12\n\nscheduling\x18_ \x01(\t\x1a\x33\n\x11\x43\x61pabilitiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xc7\x02\n\tHeartbeat\x12\x15\n\rrunning_tasks\x18\x01 \x01(\r\x12\x12\n\nfree_slots\x18\x02 \x01(\r\x12\x13\n\x0boutbox_rows\x18\x03 \x01(\x04\x12\x0f\n\x07storage\x18\x04 \x01(\t\x12=\n\x0c\x63\x61pabilities\x18\x05 \x03(\x0b\x32\'.hostler.v1.Heartbeat.CapabilitiesEntry\x12\x0c\n\x04hold\x18\x06 \x01(\t\x12\x16\n\x0ekeyset_version\x18\x07 \x01(\x04\x12\x17\n\x0f\x63\x61talog_version\x18\x08 \x01(\x04\x12\r\n\x05\x64rift\x18\t \x01(\t\x12\'\n\x06sample\x18\xaa\x01 \x01(\x0b\x32\x16.hostler.v1.NodeSample\x1a\x33\n\x11\x43\x61pabilitiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x93\x02\n\nNodeSample\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x03\x12\x13\n\x0b\x63pu_percent\x18\x02 \x01(\x01\x12\x0f\n\x07load_1m\x18\x03 \x01(\x01\x12\x19\n\x11memory_used_bytes\x18\x04 \x01(\x12\x12\x1a\n\x12memory_total_bytes\x18\x05 \x01(\x12\x12\x17\n\x0f\x64isk_used_bytes\x18\x06 \x01(\x12\x12\x18\n\x10\x64isk_total_bytes\x18\x07 \x01(\x12\x12\x13\n\x0bgpu_percent\x18\x08 \x01(\x01\x12\x1d\n\x15gpu_memory_used_bytes\x18\t \x01(\x12\x12\x1e\n\x16gpu_memory_total_bytes\x18\n \x01(\x12\x12\x12\n\ncontainers\x18\x0b \x01(\x12\" \n\x0cTaskAccepted\x12\x10\n\x08task_ids\x18\x01 \x03(\t\"\xe6\x01\n\x0c\x41gentMessage\x12\"\n\x05hello\x18\x01 \x01(\x0b\x32\x11.hostler.v1.HelloH\x00\x12*\n\theartbeat\x18\x02 \x01(\x0b\x32\x15.hostler.v1.HeartbeatH\x00\x12,\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\x0b\x32\x18.hostler.v1.TaskAcceptedH\x00\x12&\n\x07reports\x18\x04 \x01(\x0b\x32\x13.hostler.v1.ReportsH\x00\x12(\n\x08progress\x18\x05 \x01(\x0b\x32\x14.hostler.v1.ProgressH\x00\x42\x06\n\x04\x62ody\".\n\x07Reports\x12#\n\x07reports\x18\x01 \x03(\x0b\x32\x12.hostler.v1.Report\"3\n\x08Progress\x12\'\n\x05steps\x18\x01 \x03(\x0b\x32\x18.hostler.v1.StepProgress\"\xa6\x01\n\x07Welcome\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x16\n\x0eserver_time_ms\x18\x02 \x01(\x03\x12\x15\n\rcontrol_epoch\x18\x03 \x01(\x04\x12\x19\n\x11heartbeat_seconds\x18\x04 \x01(\r\x12\x19\n\x11renew_certificate\x18\x06 \x01(\x08\x12\x10\n\x08sequence\x18\x05 \x01(\x04\x12\x10\n\x08protocol\x18( \x01(\r\"0\n\x05Tasks\x12\'\n\tenvelopes\x18\x01 \x03(\x0b\x32\x14.hostler.v1.Envelope\"\x1a\n\tReportAck\x12\r\n\x05up_to\x18\x01 \x01(\x04\"4\n\rCatalogUpdate\x12\x10\n\x08manifest\x18\x01 \x01(\x0c\x12\x11\n\tdocuments\x18\x02 \x03(\x0c\"\x1e\n\x0cKeysetUpdate\x12\x0e\n\x06keyset\x18\x01 \x01(\x0c\"\"\n\x0cWorkerPolicy\x12\x12\n\nscheduling\x18\x01 \x01(\t\"D\n\x05\x43lose\x12\x12\n\nerror_code\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x03 \x01(\r\"\xbb\x02\n\x0e\x43ontrolMessage\x12&\n\x07welcome\x18\x01 \x01(\x0b\x32\x13.hostler.v1.WelcomeH\x00\x12\"\n\x05tasks\x18\x02 \x01(\x0b\x32\x11.hostler.v1.TasksH\x00\x12$\n\x03\x61\x63k\x18\x03 \x01(\x0b\x32\x15.hostler.v1.ReportAckH\x00\x12,\n\x07\x63\x61talog\x18\x04 \x01(\x0b\x32\x19.hostler.v1.CatalogUpdateH\x00\x12*\n\x06keyset\x18\x05 \x01(\x0b\x32\x18.hostler.v1.KeysetUpdateH\x00\x12\"\n\x05\x63lose\x18\x06 \x01(\x0b\x32\x11.hostler.v1.CloseH\x00\x12\x31\n\rworker_policy\x18_ \x01(\x0b\x32\x18.hostler.v1.WorkerPolicyH\x00\x42\x06\n\x04\x62ody\"g\n\x0f\x45xchangeRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12*\n\x08messages\x18\x02 \x03(\x0b\x32\x18.hostler.v1.AgentMessage\x12\x14\n\x0cwait_seconds\x18\x03 \x01(\r\"T\n\x10\x45xchangeResponse\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12,\n\x08messages\x18\x02 \x03(\x0b\x32\x1a.hostler.v1.ControlMessage2\x98\x01\n\x11\x45nrollmentService\x12?\n\x06\x45nroll\x12\x19.hostler.v1.EnrollRequest\x1a\x1a.hostler.v1.EnrollResponse\x12\x42\n\x07Recover\x12\x1a.hostler.v1.RecoverRequest\x1a\x1b.hostler.v1.RecoverResponse2\x92\x02\n\x0bNodeService\x12\x43\n\x07Session\x12\x18.hostler.v1.AgentMessage\x1a\x1a.hostler.v1.ControlMessage(\x01\x30\x01\x12\x45\n\x08\x45xchange\x12\x1b.hostler.v1.ExchangeRequest\x1a\x1c.hostler.v1.ExchangeResponse\x12<\n\x05Renew\x12\x18.hostler.v1.RenewRequest\x1a\x19.hostler.v1.RenewResponse\x12\x39\n\x04Mint\x12\x17.hostler.v1.MintRequest\x1a\x18.hostler.v1.MintResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -66,39 +66,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HELLO_LABELSENTRY']._serialized_start=261
   _globals['_HELLO_LABELSENTRY']._serialized_end=306
   _globals['_HEARTBEAT']._serialized_start=1331
-  _globals['_HEARTBEAT']._serialized_end=1617
+  _globals['_HEARTBEAT']._serialized_end=1658
   _globals['_HEARTBEAT_CAPABILITIESENTRY']._serialized_start=1230
   _globals['_HEARTBEAT_CAPABILITIESENTRY']._serialized_end=1281
-  _globals['_TASKACCEPTED']._serialized_start=1619
-  _globals['_TASKACCEPTED']._serialized_end=1651
-  _globals['_AGENTMESSAGE']._serialized_start=1654
-  _globals['_AGENTMESSAGE']._serialized_end=1884
-  _globals['_REPORTS']._serialized_start=1886
-  _globals['_REPORTS']._serialized_end=1932
-  _globals['_PROGRESS']._serialized_start=1934
-  _globals['_PROGRESS']._serialized_end=1985
-  _globals['_WELCOME']._serialized_start=1988
-  _globals['_WELCOME']._serialized_end=2154
-  _globals['_TASKS']._serialized_start=2156
-  _globals['_TASKS']._serialized_end=2204
-  _globals['_REPORTACK']._serialized_start=2206
-  _globals['_REPORTACK']._serialized_end=2232
-  _globals['_CATALOGUPDATE']._serialized_start=2234
-  _globals['_CATALOGUPDATE']._serialized_end=2286
-  _globals['_KEYSETUPDATE']._serialized_start=2288
-  _globals['_KEYSETUPDATE']._serialized_end=2318
-  _globals['_WORKERPOLICY']._serialized_start=2320
-  _globals['_WORKERPOLICY']._serialized_end=2354
-  _globals['_CLOSE']._serialized_start=2356
-  _globals['_CLOSE']._serialized_end=2424
-  _globals['_CONTROLMESSAGE']._serialized_start=2427
-  _globals['_CONTROLMESSAGE']._serialized_end=2742
-  _globals['_EXCHANGEREQUEST']._serialized_start=2744
-  _globals['_EXCHANGEREQUEST']._serialized_end=2847
-  _globals['_EXCHANGERESPONSE']._serialized_start=2849
-  _globals['_EXCHANGERESPONSE']._serialized_end=2933
-  _globals['_ENROLLMENTSERVICE']._serialized_start=2936
-  _globals['_ENROLLMENTSERVICE']._serialized_end=3088
-  _globals['_NODESERVICE']._serialized_start=3091
-  _globals['_NODESERVICE']._serialized_end=3365
+  _globals['_NODESAMPLE']._serialized_start=1661
+  _globals['_NODESAMPLE']._serialized_end=1936
+  _globals['_TASKACCEPTED']._serialized_start=1938
+  _globals['_TASKACCEPTED']._serialized_end=1970
+  _globals['_AGENTMESSAGE']._serialized_start=1973
+  _globals['_AGENTMESSAGE']._serialized_end=2203
+  _globals['_REPORTS']._serialized_start=2205
+  _globals['_REPORTS']._serialized_end=2251
+  _globals['_PROGRESS']._serialized_start=2253
+  _globals['_PROGRESS']._serialized_end=2304
+  _globals['_WELCOME']._serialized_start=2307
+  _globals['_WELCOME']._serialized_end=2473
+  _globals['_TASKS']._serialized_start=2475
+  _globals['_TASKS']._serialized_end=2523
+  _globals['_REPORTACK']._serialized_start=2525
+  _globals['_REPORTACK']._serialized_end=2551
+  _globals['_CATALOGUPDATE']._serialized_start=2553
+  _globals['_CATALOGUPDATE']._serialized_end=2605
+  _globals['_KEYSETUPDATE']._serialized_start=2607
+  _globals['_KEYSETUPDATE']._serialized_end=2637
+  _globals['_WORKERPOLICY']._serialized_start=2639
+  _globals['_WORKERPOLICY']._serialized_end=2673
+  _globals['_CLOSE']._serialized_start=2675
+  _globals['_CLOSE']._serialized_end=2743
+  _globals['_CONTROLMESSAGE']._serialized_start=2746
+  _globals['_CONTROLMESSAGE']._serialized_end=3061
+  _globals['_EXCHANGEREQUEST']._serialized_start=3063
+  _globals['_EXCHANGEREQUEST']._serialized_end=3166
+  _globals['_EXCHANGERESPONSE']._serialized_start=3168
+  _globals['_EXCHANGERESPONSE']._serialized_end=3252
+  _globals['_ENROLLMENTSERVICE']._serialized_start=3255
+  _globals['_ENROLLMENTSERVICE']._serialized_end=3407
+  _globals['_NODESERVICE']._serialized_start=3410
+  _globals['_NODESERVICE']._serialized_end=3684
 # @@protoc_insertion_point(module_scope)

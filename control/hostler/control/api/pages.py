@@ -8,6 +8,7 @@ from hostler.control.store.pages import decode_cursor, encode_cursor
 from hostler.control.store.records import Page
 
 DEFAULT_SIZE, MAX_SIZE = 100, 1000
+NO_END = 10**15  # Unix milliseconds, later than anything
 
 
 def size_of(text: str) -> int:
@@ -16,6 +17,15 @@ def size_of(text: str) -> int:
         return DEFAULT_SIZE
     if not (text.isascii() and text.isdigit() and len(text) <= 4) or not 1 <= int(text) <= MAX_SIZE:
         raise error("invalid_request", f"page_size must be a number from 1 to {MAX_SIZE}")
+    return int(text)
+
+
+def moment_of(text: str, default: int) -> int:
+    """Unix milliseconds. Raises `invalid_request`."""
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit()) or len(text) > 15:
+        raise error("invalid_request", "a moment is given in Unix milliseconds")
     return int(text)
 
 

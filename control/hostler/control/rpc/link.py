@@ -16,6 +16,7 @@ from hostler.control.metrics import Metrics
 from hostler.control.rpc.catalog_feed import CatalogFeed
 from hostler.control.rpc.keyset_feed import missed_messages
 from hostler.control.rpc.progress import ProgressBoard
+from hostler.control.samples import SampleBoard
 from hostler.pki.x509 import PeerIdentity
 from hostler.v1 import node_pb2
 from hostler.wire.codec_node import agent_value, control_message, decode_envelope
@@ -54,8 +55,10 @@ class Link:
         heartbeat_s: int,
         ca_key: str,
         metrics: Metrics,
+        samples: SampleBoard | None = None,
     ) -> None:
         self._engine = engine
+        self._samples = samples
         self._metrics = metrics
         self._board = board
         self._feed = feed
@@ -128,6 +131,8 @@ class Link:
 
     async def _heartbeat(self, beat: Heartbeat) -> None:
         """Costs a commit only when it says something new; a node that lost its catalog is sent it again."""
+        if beat.sample is not None and self._samples is not None:
+            self._samples.put(self.node_id, beat.sample)
         behind = beat.keyset_version < self._engine.trust.keyset.version  # what it holds for may be over
         said = self._status_of(beat, hold="" if behind else beat.hold[:_WORD], drift=beat.drift[:_WORD])
         if said == self._status:

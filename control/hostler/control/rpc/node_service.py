@@ -16,6 +16,7 @@ from hostler.control.rpc.errors import abort, guarded
 from hostler.control.rpc.identity import Identities
 from hostler.control.rpc.link import Link, Links, pump
 from hostler.control.rpc.progress import ProgressBoard
+from hostler.control.samples import SampleBoard
 from hostler.pki.authority import Authority
 from hostler.pki.x509 import PeerIdentity, read_csr, read_identity
 from hostler.v1 import node_pb2, node_pb2_grpc
@@ -41,6 +42,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         certificate_s: int,
         metrics: Metrics,
         mints: Mints,
+        samples: SampleBoard | None = None,
     ) -> None:
         self._engine = engine
         self._identities = identities
@@ -52,6 +54,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._certificate_s = certificate_s
         self._metrics = metrics
         self._mints = mints
+        self._samples = samples
         self._feed = CatalogFeed(engine)
         self._polling: dict[str, Link] = {}
 
@@ -135,6 +138,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             self._heartbeat_s,
             self._authority.ca_key,
             self._metrics,
+            self._samples,
         )
         self._links.add(link)
         return link

@@ -43,7 +43,12 @@ _POLICY = (
 # clean by nobody's word but that nobody has had it
 _RECLAIM = "CASE WHEN pool = 1 AND reclaim = 'clean' AND baseline_of = '' THEN 'unverified' ELSE reclaim END AS reclaim"
 _NODE = ", ".join(
-    (_columns(NodeView, without=("certificate_expires_ms", "worker_policy", "reclaim")), _RECLAIM, _EXPIRY, _POLICY)
+    (
+        _columns(NodeView, without=("certificate_expires_ms", "worker_policy", "reclaim", "telemetry")),
+        _RECLAIM,
+        _EXPIRY,
+        _POLICY,
+    )
 )
 _DEFINITION = _columns(DefinitionView)
 _SUMMARY = _columns(OperationSummary)

@@ -76,6 +76,7 @@ EXPECTED: dict[str, set[str]] = {
     "POST /api/v1/admin/nodes/{node_id}/uncordon": PLATFORM,
     "POST /api/v1/admin/nodes/{node_id}/quarantine": PLATFORM,
     "POST /api/v1/admin/nodes/{node_id}/clear": PLATFORM,
+    "GET /api/v1/admin/nodes/{node_id}/telemetry": PLATFORM,
     "POST /api/v1/admin/nodes/{node_id}/probe": PLATFORM,
     "POST /api/v1/admin/nodes/{node_id}/recover": PLATFORM,
     "GET /api/v1/admin/quarantine/breaker": PLATFORM,
