@@ -10,6 +10,7 @@ from hostler.base.logs import get_logger
 from hostler.control.credentials.service import Mints
 from hostler.control.engine import Engine
 from hostler.control.kernel.commands import Actor, NodeGone, RecordCertificate
+from hostler.control.lifecycle_metrics import RENEW
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.catalog_feed import CatalogFeed
 from hostler.control.rpc.errors import abort, guarded
@@ -101,13 +102,17 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
     @guarded
     async def Renew(self, request: node_pb2.RenewRequest, context: Any) -> node_pb2.RenewResponse:
         """A fresh certificate for the same key; the old one stays valid until its own end (PK-04)."""
-        peer = await self._identities.of(context)
-        key = read_csr(request.csr_der)
-        if key.key_id != peer.thumbprint:
-            raise error("certificate_invalid", "a renewal keeps the node's key; enrol again for a new one")
-        chain = await issue(self._engine, self._authority, peer.name, request.csr_der, self._clock, self._certificate_s)
+        with self._metrics.lifecycle.timed(RENEW):
+            peer = await self._identities.of(context)
+            chain = await self._renew(peer, request.csr_der)
         _log.info("certificate.renewed", node_id=peer.name)
         return node_pb2.RenewResponse(certificate_pem=chain)
+
+    async def _renew(self, peer: PeerIdentity, csr_der: bytes) -> bytes:
+        key = read_csr(csr_der)
+        if key.key_id != peer.thumbprint:
+            raise error("certificate_invalid", "a renewal keeps the node's key; enrol again for a new one")
+        return await issue(self._engine, self._authority, peer.name, csr_der, self._clock, self._certificate_s)
 
     @guarded
     async def Mint(self, request: node_pb2.MintRequest, context: Any) -> node_pb2.MintResponse:

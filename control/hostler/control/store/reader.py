@@ -11,7 +11,16 @@ from typing import Any, TypeVar
 
 from hostler.base.clock import Clock
 from hostler.control.kernel.policy_rows import PolicyRow
-from hostler.control.store import allocation_queries, artifacts, checkpoints, events, policies, queries, webhooks
+from hostler.control.store import (
+    allocation_queries,
+    artifacts,
+    checkpoints,
+    events,
+    lifecycle,
+    policies,
+    queries,
+    webhooks,
+)
 from hostler.control.store.allocation_queries import AllocationSummary, AllocationView
 from hostler.control.store.db import open_reader, store_error
 from hostler.control.store.events import Stretch
@@ -180,6 +189,9 @@ class Reader:
     async def envelope(self, project_id: str, operation_id: str, node: str) -> bytes:
         """What was signed last for a node's task of the operation; b"" for nothing."""
         return await self._ask(queries.envelope, project_id, operation_id, node)
+
+    async def lifecycle_counts(self, now_ms: int) -> dict[str, int]:
+        return await self._ask(lifecycle.counts, now_ms)
 
     async def open_tasks(self) -> dict[str, int]:
         """State → number of tasks that have not ended."""
