@@ -331,6 +331,11 @@ CASES: dict[str, Case] = {
         input_names=("allocation_id",),
         first=({"id": "before", "kind": "baseline.take", "params": {"allocation_id": ALLOCATION}},),
     ),
+    "task.probe": Case(
+        params={"task_id": "tsk_nobodys", "attempt_uid": "att_nobodys"},
+        inputs=lambda place: {},
+        effect=lambda place: True,
+    ),
     "handover.certify": Case(
         params={"allocation_id": ALLOCATION, "after": []},
         inputs=with_host,

@@ -46,6 +46,7 @@ RERUN_IS_HARMLESS = {
     "network.fabric.verify",
     "gpu.runtime.check",
     "residue.check",
+    "task.probe",
     "device.sanitize",
     *ALIKE,
 }

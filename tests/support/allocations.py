@@ -22,12 +22,16 @@ PROFILES = (
     ("allocation.runtime.deprovision", "v1"),
     ("allocation.identity.revoke", "v1"),
     ("node.reclaim.verify", "v1"),
+    ("node.reclaim.probe", "v1"),
+    ("node.baseline.take", "v1"),
+    ("node.task.probe", "v1"),
 )
 USERS: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "properties": {"users": {"type": "array", "items": {"type": "string"}}, "allocation_id": {"type": "string"}},
 }
+ANY: dict[str, Any] = {"type": "object"}
 NONE: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": {}}
 
 
@@ -35,7 +39,7 @@ def profiles(**more: Any) -> list[Definition]:
     """Tiny definitions under the names that allocations ask for."""
     made = []
     for type_, version in PROFILES:
-        inputs = NONE if type_ == "node.reclaim.verify" else USERS
+        inputs = {"node.reclaim.verify": NONE, "node.task.probe": ANY}.get(type_, USERS)
         made.append(definition(render_step("work"), type_=type_, version=version, inputs=inputs, **more))
     return made
 
@@ -62,7 +66,7 @@ class Lending:
         self._outbox = itertools.count(1)
 
     def pool_node(self, **more: Any) -> NodeRow:
-        return self.bench.node(org=POOL, project=POOL, pool=1, **more)
+        return self.bench.node(org=POOL, project=POOL, pool=1, **({"baseline_of": "enrolled"} | more))
 
     def run(self, command: Any) -> Any:
         return self.bench.run(command)

@@ -70,6 +70,9 @@ def context_of(
     def cursor(phase: str) -> str:
         return next((line.cursor for of, line in reversed(told.shipped) if of == phase), "")
 
+    async def report_again(task_id: str) -> None:
+        told.lines.append(f"told again: {task_id}")
+
     return StepContext(
         relay=relay,  # type: ignore[arg-type]
         workloads=workloads,
@@ -98,5 +101,5 @@ def context_of(
         allocation_id=allocation_id,
         past=lambda: past,
         certify=canonical_json,
-        **more,
+        **{"report_again": report_again, **more},
     )

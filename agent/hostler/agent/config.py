@@ -55,6 +55,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     session_user: whom the network-facing process runs as when the agent is root; never root.
     log_format: auto, json or pretty.
     observe_socket: path of a Unix socket for /metrics and /health; "" for none.
+    telemetry_seconds: how often cpu, memory, disk and their like are measured and told; 0 for never.
     """
 
     control: Control
@@ -68,6 +69,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     stop_grace_seconds: float = 10.0
     observe_socket: str = ""
+    telemetry_seconds: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 30.0
     files: Files = Files()
     fetch: FetchSettings = FetchSettings()
     containers: ContainerSettings = ContainerSettings()

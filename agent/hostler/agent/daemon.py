@@ -8,6 +8,7 @@
 | `Renewal.run` | the clock | a new certificate, a new link |
 | `NodeWorkloads.run` | containers by their labels, the journal | removals of what no open task owns |
 | `CapabilityWatch.run` | the kernel's word of new and gone entries | a heartbeat when the node changed |
+| `Samples.run` | a few files of /proc and /sys | the newest measurements, for the next heartbeat |
 | `Observer.run` | requests on a Unix socket, where one is configured | `/metrics` and `/health` |
 | `_housekeeping` | journal health, watchdog | `status.json`, a heartbeat when health changed |
 """
@@ -46,6 +47,7 @@ from hostler.agent.pipeline import Pipeline
 from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.runner import faults
 from hostler.agent.runner.runner import Runner
+from hostler.agent.samples import Samples
 from hostler.agent.session.inbox import Inbox
 from hostler.agent.session.outgoing import Outgoing
 from hostler.agent.session.session import Session
@@ -157,6 +159,7 @@ class Daemon:
         self.watch = CapabilityWatch(
             Path(self.config.files.root), self.detect, self.capabilities, self._capabilities_changed
         )
+        self.samples = Samples(Path(self.config.files.root), self.clock, rng, self.config.telemetry_seconds)
         self.session = Session(
             outside=self.outside,
             target=self._target,
@@ -190,6 +193,7 @@ class Daemon:
                     self.renewal.run,
                     self.watch.run,
                     self.workloads.run,
+                    self.samples.run,
                     self._housekeeping,
                 )
             ]
@@ -364,6 +368,7 @@ class Daemon:
             keyset_version=self.trusted.store.keyset.version,
             catalog_version=self.trusted.catalog_version,
             drift=self._drift(),
+            sample=self.samples.next(),
         )
 
 

@@ -30,6 +30,7 @@ from hostler.wire.task import TaskSpec
 _log = get_logger("hostler.agent.pipeline")
 SCHEDULABLE, DRAINING = "schedulable", "draining"
 _WORD = 64
+LIGHT = frozenset({"task.probe"})  # kinds that read what is known, and so take no slot of what runs
 
 
 class Pipeline:
@@ -62,6 +63,7 @@ class Pipeline:
         self._slots = asyncio.Semaphore(parallel)
         self._container_slots = asyncio.Semaphore(containers)
         self._long: set[str] = set()  # tasks that run containers
+        self._light = asyncio.Semaphore(parallel)
         self._cancels: dict[str, asyncio.Event] = {}
         self._accepted = accepted
         self._changed = changed
@@ -117,7 +119,7 @@ class Pipeline:
             await work()
             return
         held = fresh and not spec.trigger_source
-        slots = self._container_slots if spec.task_id in self._long else self._slots
+        slots = self._slots_of(spec)
         while True:
             if held and not (self._open.is_set() or cancelled.is_set()):
                 await self._open_or(cancelled)
@@ -125,6 +127,11 @@ class Pipeline:
                 if not held or self._open.is_set() or cancelled.is_set():  # it may have been drained meanwhile
                     await work()
                     return
+
+    def _slots_of(self, spec: TaskSpec) -> asyncio.Semaphore:
+        if spec.task_id in self._long:
+            return self._container_slots
+        return self._light if is_light(spec) else self._slots
 
     async def _open_or(self, cancelled: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:
@@ -211,3 +218,8 @@ class Pipeline:
     def _forget(self, task_id: str) -> None:
         self._cancels.pop(task_id, None)
         self._long.discard(task_id)
+
+
+def is_light(spec: TaskSpec) -> bool:
+    """Whether it may go beside a full house: a status probe is asked for when something hangs (SK-23)."""
+    return all(step.kind in LIGHT for step in spec.steps)

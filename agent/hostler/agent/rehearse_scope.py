@@ -19,6 +19,7 @@ CONFINED = frozenset(
         "health.check",
         "network.fabric.verify",
         "resolver.config.apply",
+        "task.probe",
     }
 )
 _IMAGE_PLACES = frozenset({"layout", "files", "unpacked"})  # others are the image store of the machine

@@ -1,4 +1,4 @@
-"""`hostler nodes cordon|drain|uncordon|quarantine|clear|probe|breaker`: what keeps a node from being lent."""
+"""`hostler nodes cordon|drain|uncordon|quarantine|clear|probe|recover|breaker`: what keeps a node from being lent."""
 
 import time
 from typing import Any
@@ -14,7 +14,7 @@ _BREAKER = "/api/v1/admin/quarantine/breaker"
 
 def add_to(group: click.Group) -> None:
     """The commands, under `hostler nodes`."""
-    for each in (cordon, drain, uncordon, quarantine, clear, probe, breaker):
+    for each in (cordon, drain, uncordon, quarantine, clear, probe, recover, breaker):
         group.add_command(each)
 
 
@@ -96,10 +96,37 @@ def clear(settings: Settings, node: str, reason: str, output: str) -> None:
 @click.pass_obj
 @guarded
 def probe(settings: Settings, node: str, output: str) -> None:
-    """Verify that a node is clean; a node in quarantine that nobody holds is cleared if it is."""
+    """Verify that nothing is left on a node since its last baseline; if so, one that nobody holds is cleared.
+
+    A node that has none yet has its first baseline taken, and is no longer unverified.
+    """
     done = _post(settings, node, "probe")
     text = f"follow it with: hostler --project {done['project_id']} operations watch {done['operation_id']}"
     print_done(done, output, text)
+
+
+@click.command()
+@click.argument("node")
+@_why
+@output_option
+@click.pass_obj
+@guarded
+def recover(settings: Settings, node: str, reason: str, output: str) -> None:
+    """Do the next honest thing for a node in trouble: end a hold, send what waited, retry a link, probe.
+
+    Says what it did and what remains; call it again for whatever is next then.
+    """
+    done = _post(settings, node, "recover", {"reason": reason})
+    if output == "json":
+        print_json(done)
+        return
+    for each in done["did"]:
+        follow = f" (hostler --project {each['project_id']} operations watch {each['operation_id']})"
+        click.echo(f"did: {each['text']}{follow if each['operation_id'] else ''}")
+    for text in done["remains"]:
+        click.echo(f"remains: {text}")
+    if not done["did"] and not done["remains"]:
+        click.echo(f"{node} needs nothing")
 
 
 @click.command()

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from hostler.cli import node_policy
+from hostler.cli import node_policy, node_telemetry
 from hostler.cli.client import Client, quoted
 from hostler.cli.operations_api import project_of, split_pairs
 from hostler.cli.output import check_target, guarded, output_option, print_done, print_json, table
@@ -19,6 +19,7 @@ def command() -> None:
 
 
 node_policy.add_to(command)
+command.add_command(node_telemetry.telemetry)
 
 
 @command.command(name="list")
@@ -56,13 +57,15 @@ def list_nodes(settings: Settings, everything: bool, output: str) -> None:
 @click.pass_obj
 @guarded
 def get(settings: Settings, node: str, output: str) -> None:
-    """Show one node, by name or id."""
+    """Show one node, by name or id, with its newest measurements."""
     found = Client(settings).call("GET", f"/api/v1/admin/nodes/{quoted(node)}")
     if output == "json":
         print_json(found)
         return
+    measured = found.pop("telemetry", None)
     for name, value in found.items():
         click.echo(f"{name:18} {value}")
+    click.echo(f"{'telemetry':18} {node_telemetry.summary(measured) if measured else 'none yet'}")
 
 
 @command.command()

@@ -97,6 +97,9 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     webhook_ca_file: a CA besides the system's that receivers of webhooks may have their certificates from.
     telemetry_endpoint: where traces go, OTLP over HTTP; "" for nowhere. Needs the extra `telemetry`.
     relay_idle_seconds: how long nothing may move in an interactive session.
+    node_telemetry_hours: how long measurements of nodes are kept, in a file of their own; 0 for not at all.
+    node_telemetry_rows: how many may be kept, whatever their age.
+    node_telemetry_series: how many nodes may have series of their own at /metrics.
     webhook_park_hours: how long an event is tried at a receiver that does not take it.
     bundles: limits of the code bundles of jobs, which are kept in state_dir.
     """
@@ -122,6 +125,9 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     webhook_ca_file: str = ""
     telemetry_endpoint: Annotated[str, msgspec.Meta(pattern=r"^(?:https?://[^\s]{1,500})?$(?!\n)")] = ""
     relay_idle_seconds: Annotated[int, msgspec.Meta(ge=10, le=86_400)] = 1800
+    node_telemetry_hours: Annotated[int, msgspec.Meta(ge=0, le=8760)] = 72
+    node_telemetry_rows: Annotated[int, msgspec.Meta(ge=1000, le=1_000_000_000)] = 5_000_000
+    node_telemetry_series: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 200
     webhook_park_hours: Annotated[int, msgspec.Meta(ge=1, le=720)] = 24
     log_format: Literal["auto", "json", "pretty"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -132,6 +138,10 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     @property
     def store_path(self) -> Path:
         return Path(self.state_dir) / "control.db"
+
+    @property
+    def samples_path(self) -> Path:
+        return Path(self.state_dir) / "telemetry.db"
 
     @property
     def keys(self) -> Path:

@@ -13,6 +13,7 @@ One TaskGroup; every loop:
 | `loops.bundles` | the clock, files of code bundles | those that nobody used for long, removed |
 | `loops.webhooks` | the event log, by a cursor for each webhook | HTTPS requests to receivers; how far each has come |
 | `loops.traces` | tasks that have ended, where traces go somewhere | spans of stream, task and steps |
+| `loops.samples` | what nodes have measured, in memory | rows of a file of their own, for people |
 | `loops.liveness` | the clock | sessions of silent nodes, and of expired certificates, closed |
 
 If one of them ends by an error, the process ends.

@@ -2,6 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from hostler.control.lifecycle_metrics import LifecycleMetrics
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _STEP_SECONDS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14_400)
@@ -57,6 +59,7 @@ class Metrics:
         self.webhook_deliveries = Counter(
             "hostler_webhook_deliveries", "Attempts to tell receivers of events", ("result",), registry=registry
         )
+        self.lifecycle = LifecycleMetrics(registry)
 
         self.relays = Gauge("hostler_relay_open", "Relays asked for or in use", registry=registry)
         self.relay_sessions = Counter(

@@ -28,6 +28,7 @@ from hostler.control.kernel.model import Settings
 from hostler.control.keys import Keys, load_keys
 from hostler.control.loops import bundles as bundle_loop
 from hostler.control.loops import checkpoints, endpoints, expire, liveness, prune
+from hostler.control.loops.samples import SampleFiler
 from hostler.control.loops.traces import Traces
 from hostler.control.loops.webhooks import Pace, Webhooks
 from hostler.control.metering import Metering
@@ -42,6 +43,8 @@ from hostler.control.rpc.progress import ProgressBoard
 from hostler.control.rpc.relays import Relays
 from hostler.control.rpc.server import enrolment_server, node_server
 from hostler.control.rpc.task_calls import TaskCalls
+from hostler.control.samples import NodeGauges, SampleBoard
+from hostler.control.store.samples import SampleFile
 from hostler.control.telemetry import open_telemetry
 from hostler.control.webhooks.destination import Destinations, networks
 from hostler.control.webhooks.send import Sender
@@ -115,6 +118,9 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
     identities = Identities(engine, trust_domain, clock)
     mints = Mints(engine, Minters(config.minters), keys.dispatch, metrics)
     code_bundles = BundleFiles(config.store_path.parent / "bundles", config.bundles)
+    samples = SampleBoard(clock, keep=bool(config.node_telemetry_hours), shown=config.node_telemetry_series)
+    sample_file = SampleFile(config.samples_path) if config.node_telemetry_hours else None
+    metrics.registry.register(NodeGauges(samples))
     nodes = NodeService(
         engine=engine,
         identities=identities,
@@ -130,6 +136,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         task_calls=TaskCalls(engine, board, clock, NamespaceKeys(config.keys / "namespace.key")),
         relays=relays,
         ingest=Ingest(clock, config.logs.node_bytes_per_second, config.logs.total_bytes_per_second),
+        samples=samples,
     )
     enrolment = EnrollmentService(engine, authority, clock, config.certificate_seconds, config.recovery_days, metrics)
     node_grpc = node_server(nodes, config.node_listen, keys.server_key_pem, keys.server_chain_pem, cas)
@@ -158,6 +165,8 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         code_bundles,
         relays,
         telemetry,
+        samples,
+        sample_file,
     )
     traces = Traces(engine, telemetry) if telemetry else None
     if traces:
@@ -182,6 +191,10 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
                 group.create_task(prune.run(engine, config.logs.keep_days)),
                 group.create_task(liveness.run(nodes.sweep, config.heartbeat_seconds)),
             ]
+            if sample_file:
+                keep_ms = config.node_telemetry_hours * 3_600_000
+                filer = SampleFiler(samples, sample_file, clock, keep_ms, config.node_telemetry_rows)
+                by_time.append(group.create_task(filer.run()))
             if traces:
                 by_time.append(group.create_task(traces.run()))
             await stop.wait()
@@ -200,6 +213,8 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
         await asyncio.gather(node_grpc.stop(None), enrol_grpc.stop(None))
         if telemetry:
             await asyncio.to_thread(telemetry.close)
+        if sample_file:
+            await asyncio.to_thread(sample_file.close)
     _log.info("control.stopped")
 
 

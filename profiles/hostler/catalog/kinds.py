@@ -28,7 +28,7 @@ from hostler.catalog.params.python import EnvCreate
 from hostler.catalog.params.reclaim import DeviceSanitize, HandoverCertify, ResidueCheck
 from hostler.catalog.params.resolver import ConfigApply
 from hostler.catalog.params.service import Control
-from hostler.catalog.params.task import TaskExec, TaskProfile
+from hostler.catalog.params.task import TaskExec, TaskProbe, TaskProfile
 
 
 class Kind(NamedTuple):
@@ -159,4 +159,20 @@ KINDS: dict[str, Kind] = {
         ("exit_code", "bytes_in", "bytes_out", "output_sha256"),
     ),
     "task.profile": Kind(TaskProfile, "watch the processes of a running task for a while", ("profile",)),
+    "task.probe": Kind(
+        TaskProbe,
+        "say what is true of one attempt of a task on this node",
+        (
+            "state",
+            "attempt_number",
+            "step_id",
+            "exit_status",
+            "error_code",
+            "receipt_digest",
+            "accepted_at_ms",
+            "finished_at_ms",
+            "container",
+            "container_exit",
+        ),
+    ),
 }

@@ -190,7 +190,7 @@ class Hello(_message.Message):
     def __init__(self, agent_version: _Optional[str] = ..., boot_id: _Optional[str] = ..., keyset_version: _Optional[int] = ..., catalog_version: _Optional[int] = ..., high_sequence: _Optional[int] = ..., control_epoch: _Optional[int] = ..., parallel_tasks: _Optional[int] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., open_tasks: _Optional[_Iterable[str]] = ..., storage: _Optional[str] = ..., hold: _Optional[str] = ..., drift: _Optional[str] = ..., instance_id: _Optional[str] = ..., protocol: _Optional[int] = ..., protocol_oldest: _Optional[int] = ..., envelope_types: _Optional[_Iterable[str]] = ..., scheduling: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("running_tasks", "free_slots", "outbox_rows", "storage", "capabilities", "hold", "keyset_version", "catalog_version", "drift")
+    __slots__ = ("running_tasks", "free_slots", "outbox_rows", "storage", "capabilities", "hold", "keyset_version", "catalog_version", "drift", "sample")
     class CapabilitiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -207,6 +207,7 @@ class Heartbeat(_message.Message):
     KEYSET_VERSION_FIELD_NUMBER: _ClassVar[int]
     CATALOG_VERSION_FIELD_NUMBER: _ClassVar[int]
     DRIFT_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
     running_tasks: int
     free_slots: int
     outbox_rows: int
@@ -216,7 +217,34 @@ class Heartbeat(_message.Message):
     keyset_version: int
     catalog_version: int
     drift: str
-    def __init__(self, running_tasks: _Optional[int] = ..., free_slots: _Optional[int] = ..., outbox_rows: _Optional[int] = ..., storage: _Optional[str] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., hold: _Optional[str] = ..., keyset_version: _Optional[int] = ..., catalog_version: _Optional[int] = ..., drift: _Optional[str] = ...) -> None: ...
+    sample: NodeSample
+    def __init__(self, running_tasks: _Optional[int] = ..., free_slots: _Optional[int] = ..., outbox_rows: _Optional[int] = ..., storage: _Optional[str] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., hold: _Optional[str] = ..., keyset_version: _Optional[int] = ..., catalog_version: _Optional[int] = ..., drift: _Optional[str] = ..., sample: _Optional[_Union[NodeSample, _Mapping]] = ...) -> None: ...
+
+class NodeSample(_message.Message):
+    __slots__ = ("at_ms", "cpu_percent", "load_1m", "memory_used_bytes", "memory_total_bytes", "disk_used_bytes", "disk_total_bytes", "gpu_percent", "gpu_memory_used_bytes", "gpu_memory_total_bytes", "containers")
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    CPU_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    LOAD_1M_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    GPU_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    GPU_MEMORY_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    GPU_MEMORY_TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CONTAINERS_FIELD_NUMBER: _ClassVar[int]
+    at_ms: int
+    cpu_percent: float
+    load_1m: float
+    memory_used_bytes: int
+    memory_total_bytes: int
+    disk_used_bytes: int
+    disk_total_bytes: int
+    gpu_percent: float
+    gpu_memory_used_bytes: int
+    gpu_memory_total_bytes: int
+    containers: int
+    def __init__(self, at_ms: _Optional[int] = ..., cpu_percent: _Optional[float] = ..., load_1m: _Optional[float] = ..., memory_used_bytes: _Optional[int] = ..., memory_total_bytes: _Optional[int] = ..., disk_used_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., gpu_percent: _Optional[float] = ..., gpu_memory_used_bytes: _Optional[int] = ..., gpu_memory_total_bytes: _Optional[int] = ..., containers: _Optional[int] = ...) -> None: ...
 
 class TaskAccepted(_message.Message):
     __slots__ = ("task_ids",)

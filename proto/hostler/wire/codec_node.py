@@ -17,6 +17,7 @@ from hostler.wire.node import (
     Progress,
     ReportAck,
     Reports,
+    Sample,
     TaskAccepted,
     Tasks,
     Welcome,
@@ -58,7 +59,8 @@ def agent_message(value: FromAgent) -> node_pb2.AgentMessage:
         return node_pb2.AgentMessage(accepted=node_pb2.TaskAccepted(task_ids=value.task_ids))
     if isinstance(value, Hello):
         return node_pb2.AgentMessage(hello=node_pb2.Hello(**_all(value)))
-    return node_pb2.AgentMessage(heartbeat=node_pb2.Heartbeat(**_all(value)))
+    sample = node_pb2.NodeSample(**_all(value.sample)) if value.sample else None
+    return node_pb2.AgentMessage(heartbeat=node_pb2.Heartbeat(**(_all(value) | {"sample": sample})))
 
 
 def agent_value(message: node_pb2.AgentMessage) -> FromAgent:
@@ -83,7 +85,8 @@ def agent_value(message: node_pb2.AgentMessage) -> FromAgent:
     if which == "heartbeat":
         beat = message.heartbeat
         values = {name: getattr(beat, name) for name in Heartbeat.__struct_fields__}
-        return Heartbeat(**(values | {"capabilities": dict(beat.capabilities)}))
+        sample = Sample(**_from(beat.sample, Sample)) if beat.HasField("sample") else None
+        return Heartbeat(**(values | {"capabilities": dict(beat.capabilities), "sample": sample}))
     raise error("invalid_request", "an agent message has no body")
 
 

@@ -5,6 +5,8 @@ import msgspec
 from hostler.base.envelope import Envelope
 from hostler.wire.report import Report, StepProgress
 
+UNKNOWN = -1  # of a measurement
+
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """First message of a session: what the agent is and where it stands."""
@@ -29,6 +31,22 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     scheduling: str = ""
 
 
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """How busy a node is, by its own clock; `UNKNOWN` is not known."""
+
+    at_ms: int = 0
+    cpu_percent: float = UNKNOWN
+    load_1m: float = UNKNOWN
+    memory_used_bytes: int = UNKNOWN
+    memory_total_bytes: int = UNKNOWN
+    disk_used_bytes: int = UNKNOWN
+    disk_total_bytes: int = UNKNOWN
+    gpu_percent: float = UNKNOWN
+    gpu_memory_used_bytes: int = UNKNOWN
+    gpu_memory_total_bytes: int = UNKNOWN
+    containers: int = UNKNOWN
+
+
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     running_tasks: int = 0
     free_slots: int = 0
@@ -39,6 +57,7 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     keyset_version: int = 0
     catalog_version: int = 0
     drift: str = ""
+    sample: Sample | None = None
 
 
 class TaskAccepted(msgspec.Struct, frozen=True):

@@ -179,7 +179,12 @@ def test_every_shipped_profile_is_refused_or_stays_inside(tmp_path: Path) -> Non
     for each, _ in load_profiles(SHIPPED).definitions:
         if not any(beyond_root(step, {}) for step in each.steps) and not each.destructive:
             inside.add(each.ref)
-    assert inside == {"model.artifact.stage@v1", "network.fabric.ready@v1", "node.resolver.apply@v1"}
+    assert inside == {
+        "model.artifact.stage@v1",
+        "network.fabric.ready@v1",
+        "node.resolver.apply@v1",
+        "node.task.probe@v1",
+    }
 
 
 def test_inputs_are_bounded_and_an_object(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from hostler.agent.journal.rows import (
     StoredTask,
     TaskKey,
 )
+from hostler.agent.journal.truth import Asker, TaskTruth, truth_of
 from hostler.agent.journal.writer import Writer
 from hostler.base.clock import Clock
 from hostler.base.errors import HostlerError, error
@@ -145,6 +146,10 @@ class Journal:
     async def replayed(self, task_id: str) -> None:
         """Reports the first result once more; nothing while the task still runs."""
         await self._write(functools.partial(tasks.replay, task_id=task_id))
+
+    def truth(self, task_id: str, attempt_uid: str, asker: Asker) -> TaskTruth:
+        """What is known here of one attempt, for whoever may know it."""
+        return truth_of(self._read, task_id, attempt_uid, asker)
 
     async def cancel(self, admitted: Cancelling) -> bool:
         """True when the task is open and its runner has to be told; else the answer is in the outbox.

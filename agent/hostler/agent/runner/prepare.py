@@ -1,10 +1,12 @@
 """From a signed step to what its kind gets to see: bindings filled, parameters typed, authority asked."""
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from hostler.agent.journal.truth import Asker
 from hostler.agent.resolver.resolver import Resolved
 from hostler.agent.runner.work import Parts, Work, allocation_of, key_of
 from hostler.agent.steps.contract import StepKind, StepView
@@ -73,6 +75,7 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
     check_allowed(step.kind, params, work.definition)
     parts.authority.check_step(step.kind, params, command)
     whose = allocation_of(work)
+    asker = Asker(task.trigger_source, task.org_id, task.project_id)
     view = StepView(
         host=parts.host,
         params=params,
@@ -97,6 +100,8 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
         attempt_uid=task.attempt_uid,
         replica_index=task.replica_index,
         envelope_digest=work.envelope_digest,
+        truth=functools.partial(parts.journal.truth, asker=asker),
+        sees_all_tasks=asker.sees_all,
         workloads=parts.workloads,
     )
     return Prepared(index, step, kind, view, params_digest(step.kind, filled, resolved), resolved)

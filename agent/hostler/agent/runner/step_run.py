@@ -205,6 +205,7 @@ class StepRun:
             certify=parts.receipts.handover,
             save_checkpoint=functools.partial(self._save, step_id),
             mint=functools.partial(self._mint, step_id),
+            report_again=parts.journal.replayed,
         )
 
     async def _save(self, step_id: str, checkpoint: dict[str, Any]) -> None:

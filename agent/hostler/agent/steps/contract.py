@@ -22,6 +22,7 @@ from hostler.agent.containers.session import RelayLink
 from hostler.agent.containers.workload import Workloads
 from hostler.agent.host.host import Host
 from hostler.agent.journal.rows import PastStep
+from hostler.agent.journal.truth import TaskTruth
 from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.secrets.table import StepSecrets
 from hostler.base.clock import Deadline
@@ -157,6 +158,8 @@ class StepView:
     attempt_uid: str = ""
     replica_index: int = 0
     envelope_digest: str = ""
+    truth: Callable[[str, str], TaskTruth] = lambda *_: TaskTruth()  # of an attempt of a task, by the journal
+    sees_all_tasks: bool = False  # asked for by an administrator or the control plane itself, not by a tenant
     workloads: Workloads | None = None  # for kinds that run containers; None where there are none
 
     def may_fetch(self, url: str) -> bool:
@@ -184,6 +187,7 @@ class StepContext(StepView):
     mint: Callable[[str, dict[str, Any], str], Awaitable[MintedSecret]] = field(kw_only=True)
     relay: Callable[[str], AbstractAsyncContextManager[RelayLink]] = field(kw_only=True)  # by its id
     certify: Callable[[dict[str, Any]], bytes] = field(kw_only=True)  # DSSE JSON: a hand-over in the node's name
+    report_again: Callable[[str], Awaitable[None]] = field(kw_only=True)  # the result of a task that has ended
 
 
 class StepKind(Protocol):

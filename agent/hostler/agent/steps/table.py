@@ -38,6 +38,7 @@ MODULES: dict[str, str] = {
     "handover.certify": "hostler.agent.steps.handover_certify",
     "task.exec": "hostler.agent.steps.task_exec",
     "task.profile": "hostler.agent.steps.task_profile",
+    "task.probe": "hostler.agent.steps.task_probe",
 }
 
 

@@ -77,6 +77,23 @@ class Probed(msgspec.Struct, frozen=True):
     project_id: str
 
 
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that recovery did; the operation, where there is one, is of `project_id`."""
+
+    what: str
+    text: str
+    operation_id: str = ""
+    project_id: str = ""
+
+
+class NodeRecovered(msgspec.Struct, frozen=True, kw_only=True):
+    """`remains`: what recovery cannot mend, each with what would."""
+
+    node_id: str
+    did: tuple[Action, ...]
+    remains: tuple[str, ...]
+
+
 class Breaker(msgspec.Struct, frozen=True):
     """`opened_at_ms` is 0 while it is closed."""
 

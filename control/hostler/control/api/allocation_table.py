@@ -146,6 +146,16 @@ ALLOCATION_ROUTES: tuple[Route, ...] = (
         answer=bodies.Probed,
     ),
     Route(
+        "POST",
+        f"{_NODE}/recover",
+        "nodes.admin",
+        node_policy.recover,
+        "Do the next thing for a node in trouble, and say what remains",
+        body=bodies.Why,
+        action="node.recover",
+        answer=bodies.NodeRecovered,
+    ),
+    Route(
         "GET", _BREAKER, "quarantine.admin", node_policy.breaker, "Show the quarantine breaker", answer=bodies.Breaker
     ),
     Route(

@@ -143,6 +143,7 @@ async def _metrics(request: Request, parts: Parts) -> Response:
     for state, count in (await engine.reader.open_tasks()).items():
         metrics.open_tasks.labels(state).set(count)
     times, now_ms = await engine.reader.checkpoint_times(), engine.clock.now_ms()
+    metrics.lifecycle.nodes(await engine.reader.lifecycle_counts(now_ms))
     metrics.checkpoint_age.set(_age_s(times.made_ms, now_ms))
     metrics.witnessed_age.set(_age_s(times.witnessed_ms, now_ms))
     metrics.unwitnessed.set(times.unwitnessed)

@@ -17,7 +17,9 @@ from hostler.control.metrics import Metrics
 from hostler.control.rpc.link import Links
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.control.rpc.relays import Relays
+from hostler.control.samples import SampleBoard
 from hostler.control.store.records import OperationView
+from hostler.control.store.samples import SampleFile
 from hostler.control.telemetry import Telemetry
 from hostler.control.webhooks.send import Sender
 
@@ -41,6 +43,8 @@ class Parts:
     code_bundles: BundleFiles
     relays: Relays
     telemetry: Telemetry | None = None
+    samples: SampleBoard | None = None
+    sample_file: SampleFile | None = None  # None where nothing is kept
 
 
 @dataclass

@@ -9,6 +9,7 @@ from hostler.control.store.pages import decode_cursor, encode_cursor
 from hostler.control.store.records import Page
 
 DEFAULT_SIZE, MAX_SIZE = 100, 1000
+NO_END = 10**15  # Unix milliseconds, later than anything
 
 
 def size_of(text: str) -> int:
@@ -27,6 +28,15 @@ def number(call: Call, name: str) -> int | None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise error("invalid_request", f"{name} must be a number", pointer=f"/{name}")
+    return int(text)
+
+
+def moment_of(text: str, default: int) -> int:
+    """Unix milliseconds. Raises `invalid_request`."""
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit()) or len(text) > 15:
+        raise error("invalid_request", "a moment is given in Unix milliseconds")
     return int(text)
 
 

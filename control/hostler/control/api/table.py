@@ -190,6 +190,15 @@ ROUTES: tuple[Route, ...] = (
         answer=records.NodeView,
     ),
     Route(
+        "GET",
+        f"{_ADMIN}/nodes/{{node_id}}/telemetry",
+        "nodes.admin",
+        nodes.telemetry,
+        "What a node has measured, oldest first",
+        query=(*_PAGE, "since", "until"),
+        answer=records.Page[records.NodeMeasured],
+    ),
+    Route(
         "POST",
         f"{_ADMIN}/nodes/{{node_id}}/revoke",
         "nodes.admin",

@@ -7,15 +7,13 @@ from typing import Any
 
 import msgspec
 
-from hostler.base.codes import CODES
 from hostler.base.errors import error
 from hostler.control.kernel import allocation_events as told
-from hostler.control.kernel import chain, quarantine
+from hostler.control.kernel import chain, node_probe, task_probe
 from hostler.control.kernel.allocation_rows import AllocationRow, LeaseRow
-from hostler.control.kernel.allocation_settings import FAMILIES, PROVISION, VERIFY
+from hostler.control.kernel.allocation_settings import PROVISION
 from hostler.control.kernel.allocation_states import (
     ACTIVE,
-    CLEANING,
     FAILED,
     L_ACTIVE,
     L_PROVISIONING,
@@ -23,7 +21,6 @@ from hostler.control.kernel.allocation_states import (
     LEASE_STUCK,
     LEASED,
     PROVISIONING,
-    QUARANTINED,
     RELEASED,
     RELEASING,
     REQUESTED,
@@ -101,28 +98,14 @@ def wishes_of(allocation: AllocationRow) -> tuple[dict[str, str], tuple[str, ...
 
 
 def _after(draft: Draft, operation: OperationRow, node_id: str) -> None:
+    if operation.operation_type == task_probe.TYPE and operation.status in FINAL:
+        task_probe.answered(draft, operation, node_id)
     if operation.linked_allocation_id:
         moved = chain.follow(draft, operation, node_id)
         if moved is not None:
             draft.moved[moved.allocation_id] = None
-    elif operation.operation_type == FAMILIES[VERIFY] and operation.trigger_source == "admin":
-        _after_probe(draft, operation, node_id)
-
-
-def _after_probe(draft: Draft, operation: OperationRow, node_id: str) -> None:
-    node = node_of(draft, node_id)
-    if operation.status not in FINAL or node.allocation_id or node.state != "active":
-        return
-    if operation.status == "succeeded" and node.health in (QUARANTINED, CLEANING):
-        quarantine.lift(draft, node, f"passed reclaim verification {operation.operation_id}")
-    elif operation.status == "failed" and _was_checked(operation) and node.pool and node.health != QUARANTINED:
-        reason = f"reclaim verification {operation.operation_id}: {operation.error_code}"
-        quarantine.after_failed_verification(draft, node, reason, operation.error_code)
-
-
-def _was_checked(operation: OperationRow) -> bool:
-    """Whether it failed over what it found; a refusal says nothing about the node."""
-    return CODES[operation.error_code].family == "StepFailed" if operation.error_code in CODES else False
+    elif node_probe.is_probe(draft, operation):
+        node_probe.ended(draft, operation, node_id)
 
 
 def node_revoked(draft: Draft, allocation_id: str, node_id: str) -> None:

@@ -26,6 +26,8 @@ class AllocationSettings(msgspec.Struct, frozen=True, kw_only=True):
     deprovision_profile: str = "allocation.runtime.deprovision@v1"
     revoke_profile: str = "allocation.identity.revoke@v1"
     verify_profile: str = "node.reclaim.verify@v1"
+    probe_profile: str = "node.reclaim.probe@v1"
+    baseline_profile: str = "node.baseline.take@v1"
     wait_ms: int = 86_400_000
     provision_ms: int = 3_600_000
     deprovision_ms: int = 3_600_000

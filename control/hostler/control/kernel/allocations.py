@@ -14,7 +14,6 @@ from hostler.control.kernel.allocation_commands import (
     AllocationCreated,
     CreateAllocation,
     ForceReleaseAllocation,
-    ProbeNode,
     ReleaseAllocation,
     RetryAllocation,
 )
@@ -35,13 +34,11 @@ from hostler.control.kernel.allocation_states import (
 )
 from hostler.control.kernel.cancel import cancel_open_tasks
 from hostler.control.kernel.chain_operations import inputs_for
-from hostler.control.kernel.commands import SubmitOperation, TargetSelector
 from hostler.control.kernel.documents import definition_of
 from hostler.control.kernel.events import json_text
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import DefinitionRow
-from hostler.control.kernel.submit import place
-from hostler.control.kernel.tasks import node_of, operation_of
+from hostler.control.kernel.tasks import operation_of
 from hostler.control.kernel.transitions import FINAL
 
 replace = msgspec.structs.replace
@@ -225,31 +222,6 @@ def _again(draft: Draft, allocation: AllocationRow, actor: Actor, action: str, *
     body["operations"] = [operation_id for operation_id in originals if operation_id]
     told.said(draft, allocation, "allocation.retried", actor=actor, action=action, **body)
     draft.moved[allocation.allocation_id] = None
-
-
-def probe(draft: Draft, command: ProbeNode) -> Decision:
-    """→ operation id. Outside any chain: what it finds counts for a node that nobody holds."""
-    node = node_of(draft, command.node_id)
-    operation_type, _, version = draft.settings.allocations.verify_profile.rpartition("@")
-    held = draft.get(AllocationRow, node.allocation_id)
-    given: dict[str, Any] = msgspec.json.decode(held.inputs) if held else {}
-    ref = draft.settings.allocations.verify_profile
-    submit = SubmitOperation(
-        actor=command.actor,
-        org_id=node.org_id,
-        project_id=node.project_id,
-        operation_type=operation_type,
-        version=version,
-        inputs=inputs_for(draft, ref, node.allocation_id or "none", given),
-        target_selector=TargetSelector(nodes=(node.node_id,)),
-        idempotency_key=draft.ids.new("probe", draft.now_ms),
-        correlation_id=command.correlation_id,
-        trigger_source="admin",
-        linked_allocation_id=node.allocation_id,
-        linked_node_id=node.node_id,
-    )
-    operation, _ = place(draft, submit, action="node.probe")
-    return draft.decision(operation.operation_id)
 
 
 def own(draft: Draft, actor: Actor, project_id: str, allocation_id: str) -> AllocationRow:

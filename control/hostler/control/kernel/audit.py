@@ -1,7 +1,14 @@
 """The audit line of a mutation that was refused (SE-02, I5)."""
 
 from hostler.base.errors import HostlerError, error
-from hostler.control.kernel import allocation_commands, bundle_commands, commands, job_commands, webhook_commands
+from hostler.control.kernel import (
+    allocation_commands,
+    bundle_commands,
+    commands,
+    job_commands,
+    node_commands,
+    webhook_commands,
+)
 from hostler.control.kernel.commands import Actor, RecordRefusal
 from hostler.control.kernel.events import refused_event
 from hostler.control.kernel.model import Decision, Draft
@@ -20,6 +27,7 @@ _ACTIONS: dict[type, tuple[str, str, str]] = {
     commands.EnrollNode: ("node.enroll", "token_id", "enrolment-tokens"),
     commands.RevokeNode: ("node.revoke", "node_id", "nodes"),
     commands.ReleaseNode: ("node.release", "node_id", "nodes"),
+    node_commands.RecoverNode: ("node.recover", "node_id", "nodes"),
     commands.PublishKeyset: ("keyset.publish", "", "keysets"),
     commands.RecoverEpoch: ("control.recover", "control_epoch", "epochs"),
     commands.CreatePrincipal: ("principal.create", "name", "principals"),

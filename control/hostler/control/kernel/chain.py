@@ -187,7 +187,15 @@ def _clean(draft: Draft, allocation: AllocationRow, lease: LeaseRow) -> None:
     """Proved clean by a whole chain: back in the pool, in the decision that says so (AL-11)."""
     draft.update(replace(lease, state=L_CLEAN, finished_at_ms=draft.now_ms, error_code="", error_message=""))
     node = node_of(draft, lease.node_id)
-    free = replace(node, org_id=POOL, project_id=POOL, allocation_id="", reclaim=CLEAN, reclaimed_at_ms=draft.now_ms)
+    free = replace(
+        node,
+        org_id=POOL,
+        project_id=POOL,
+        allocation_id="",
+        reclaim=CLEAN,
+        reclaimed_at_ms=draft.now_ms,
+        baseline_of=lease.allocation_id,
+    )
     if node.health != QUARANTINED or node.quarantined_by == quarantine.CHAIN:
         free = replace(free, health=resting_health(node), health_reason="", quarantined_at_ms=0, quarantined_by="")
     draft.update(free)

@@ -15,6 +15,7 @@ from hostler.control.kernel.bundle_commands import BundleCommand
 from hostler.control.kernel.endpoint_commands import EndpointCommand
 from hostler.control.kernel.job_commands import JobCommand
 from hostler.control.kernel.log_commands import PruneLogs
+from hostler.control.kernel.node_commands import NodeCommand
 from hostler.control.kernel.webhook_commands import (
     CreateWebhook,
     DeleteWebhook,
@@ -391,6 +392,7 @@ Command = (
     | RecordMint
     | AllocationCommand
     | JobCommand
+    | NodeCommand
     | CreateWebhook
     | DeleteWebhook
     | EnableWebhook

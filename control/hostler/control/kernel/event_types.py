@@ -19,6 +19,7 @@ EVENT_TYPES: dict[str, str] = {
     "task.finished": "a node's share of an operation ended, with its state",
     "task.late_result": "a result of an attempt that had been given up; kept, without effect",
     "task.signed_again": "the window of its envelope passed before the node took it",
+    "task.probed": "a node said what is true of a task, as a status probe asked",
     "task.waiting": "the task cannot be sent although its node is there, and why",
     # -- jobs -----------------------------------------------------------------------------------
     "job.submitted": "a job was accepted, as the operation of the same id",
@@ -45,6 +46,8 @@ EVENT_TYPES: dict[str, str] = {
     "node.refused": "the node refused a task, with the gate that did",
     "node.report_dropped": "a report about a task that is not the node's",
     "node.revoked": "the node's identity counts no more",
+    "node.recovered": "a person asked for recovery: what was done, and what remains",
+    "node.baseline_taken": "a node of the pool has a first baseline, and is verified as it stands",
     "node.released": "a person ended the hold of a node",
     "node.leased": "a node of the pool went to an allocation",
     "node.reclaimed": "a node was proved clean and is free again",

@@ -135,14 +135,18 @@ def release(draft: Draft, command: ReleaseNode) -> Decision:
     node = node_of(draft, command.node_id)
     if not node.hold:
         return draft.decision()
-    draft.update(replace(node, hold="", instance_id="", past_instances="[]"))
-    draft.look_at(node.org_id, node.project_id, node.allocation_id, node.node_id)
+    end_hold(draft, node)
     draft.events.append(
         events.node_event(
             "node.released", node, draft.now_ms, actor=command.actor, action="node.release", before=node.hold
         )
     )
     return draft.decision()
+
+
+def end_hold(draft: Draft, node: NodeRow) -> None:
+    draft.update(replace(node, hold="", instance_id="", past_instances="[]"))
+    draft.look_at(node.org_id, node.project_id, node.allocation_id, node.node_id)
 
 
 def record_certificate(draft: Draft, command: RecordCertificate) -> Decision:

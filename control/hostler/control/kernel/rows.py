@@ -55,6 +55,7 @@ class NodeRow(Row, frozen=True, kw_only=True):
     scheduling: str = "schedulable"
     reclaim: str = "clean"
     reclaimed_at_ms: int = 0
+    baseline_of: str = ""  # whose baseline a probe compares with
 
 
 class CursorRow(Row, frozen=True, kw_only=True):

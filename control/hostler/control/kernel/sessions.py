@@ -69,7 +69,7 @@ def hello(draft: Draft, command: NodeHello) -> Decision:
     if ours:
         here = _compare_marks(draft, here, high_sequence, frozenset(said.open_tasks))
     if not here.hold:
-        _send_what_waited(draft, here, high_sequence)
+        send_what_waited(draft, here, high_sequence)
         job_flow.end_strays(draft, here, high_sequence)
         job_flow.look_at_node(draft, here)
     draft.wake.add(node.node_id)
@@ -222,7 +222,8 @@ def _adopt(draft: Draft, task: TaskRow, node: NodeRow) -> None:
         order_cancel(draft, sent, node)
 
 
-def _send_what_waited(draft: Draft, node: NodeRow, high_sequence: int) -> None:
+def send_what_waited(draft: Draft, node: NodeRow, high_sequence: int) -> None:
+    """Everything that could go to a node that has taken all below `high_sequence`."""
     for task in draft.open_tasks_on(node.node_id):
         if task.state == QUEUED:
             if waits(node, operation_of(draft, task.operation_id)):

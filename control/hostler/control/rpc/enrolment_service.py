@@ -8,6 +8,7 @@ from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
 from hostler.control.engine import Engine
 from hostler.control.kernel.commands import EnrollNode, NodeEnrolled
+from hostler.control.lifecycle_metrics import ENROL, RECOVER
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.errors import guarded
 from hostler.control.rpc.keyset_feed import missed
@@ -51,7 +52,8 @@ class EnrollmentService(node_pb2_grpc.EnrollmentServiceServicer):
         address = peer.rpartition(":")[0]
         self._check_rate(address)
         try:
-            made = await self._enroll(request, peer)
+            with self._metrics.lifecycle.timed(ENROL):
+                made = await self._enroll(request, peer)
         except HostlerError as err:
             self._count_failure(address)
             self._metrics.enrolments.labels(err.code).inc()
@@ -107,7 +109,8 @@ class EnrollmentService(node_pb2_grpc.EnrollmentServiceServicer):
         address = peer.rpartition(":")[0]
         self._check_rate(address)
         try:
-            chain = await self._recover(request)
+            with self._metrics.lifecycle.timed(RECOVER):
+                chain = await self._recover(request)
         except HostlerError as err:
             self._count_failure(address)
             self._metrics.enrolments.labels(err.code).inc()

@@ -17,6 +17,7 @@ from hostler.control.rpc.catalog_feed import CatalogFeed
 from hostler.control.rpc.ingest import Share
 from hostler.control.rpc.keyset_feed import missed_messages
 from hostler.control.rpc.progress import ProgressBoard
+from hostler.control.samples import SampleBoard
 from hostler.pki.x509 import PeerIdentity
 from hostler.v1 import node_pb2
 from hostler.wire.codec_node import agent_value, control_message, decode_envelope
@@ -56,8 +57,10 @@ class Link:
         ca_key: str,
         metrics: Metrics,
         share: Share,
+        samples: SampleBoard | None = None,
     ) -> None:
         self._engine = engine
+        self._samples = samples
         self._metrics = metrics
         self._share = share
         self._board = board
@@ -133,6 +136,8 @@ class Link:
 
     async def _heartbeat(self, beat: Heartbeat) -> None:
         """Costs a commit only when it says something new; a node that lost its catalog is sent it again."""
+        if beat.sample is not None and self._samples is not None:
+            self._samples.put(self.node_id, beat.sample)
         behind = beat.keyset_version < self._engine.trust.keyset.version  # what it holds for may be over
         said = self._status_of(beat, hold="" if behind else beat.hold[:_WORD], drift=beat.drift[:_WORD])
         if said == self._status:

@@ -12,6 +12,7 @@ from hostler.control.bundles.files import BundleFiles
 from hostler.control.credentials.service import Mints
 from hostler.control.engine import Engine
 from hostler.control.kernel.commands import Actor, NodeGone, RecordCertificate
+from hostler.control.lifecycle_metrics import RENEW
 from hostler.control.metrics import Metrics
 from hostler.control.rpc import relays as joined
 from hostler.control.rpc.bundle_feed import BundleFeed
@@ -23,6 +24,7 @@ from hostler.control.rpc.link import Link, Links, pump
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.control.rpc.relays import Relays
 from hostler.control.rpc.task_calls import TaskCalls
+from hostler.control.samples import SampleBoard
 from hostler.pki.authority import Authority
 from hostler.pki.x509 import PeerIdentity, read_csr, read_identity
 from hostler.v1 import node_pb2, node_pb2_grpc
@@ -55,6 +57,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         task_calls: TaskCalls,
         ingest: Ingest,
         relays: Relays,
+        samples: SampleBoard | None = None,
     ) -> None:
         self._engine = engine
         self._identities = identities
@@ -69,6 +72,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._task_calls = task_calls
         self._ingest = ingest
         self._relays = relays
+        self._samples = samples
         self._feed = CatalogFeed(engine)
         self._bundles = BundleFeed(engine, identities, bundles)
         self._polling: dict[str, Link] = {}
@@ -116,11 +120,9 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
     @guarded
     async def Renew(self, request: node_pb2.RenewRequest, context: Any) -> node_pb2.RenewResponse:
         """A fresh certificate for the same key; the old one stays valid until its own end (PK-04)."""
-        peer = await self._identities.of(context)
-        key = read_csr(request.csr_der)
-        if key.key_id != peer.thumbprint:
-            raise error("certificate_invalid", "a renewal keeps the node's key; enrol again for a new one")
-        chain = await issue(self._engine, self._authority, peer.name, request.csr_der, self._clock, self._certificate_s)
+        with self._metrics.lifecycle.timed(RENEW):
+            peer = await self._identities.of(context)
+            chain = await self._renew(peer, request.csr_der)
         _log.info("certificate.renewed", node_id=peer.name)
         return node_pb2.RenewResponse(certificate_pem=chain)
 
@@ -156,6 +158,12 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             hearing.cancel()
             await asyncio.wait([hearing])
         raise relay.why or error("relay_closed", "the relay has ended")
+
+    async def _renew(self, peer: PeerIdentity, csr_der: bytes) -> bytes:
+        key = read_csr(csr_der)
+        if key.key_id != peer.thumbprint:
+            raise error("certificate_invalid", "a renewal keeps the node's key; enrol again for a new one")
+        return await issue(self._engine, self._authority, peer.name, csr_der, self._clock, self._certificate_s)
 
     @guarded
     async def Mint(self, request: node_pb2.MintRequest, context: Any) -> node_pb2.MintResponse:
@@ -205,6 +213,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             self._authority.ca_key,
             self._metrics,
             self._ingest.share(),
+            self._samples,
         )
         self._links.add(link)
         return link

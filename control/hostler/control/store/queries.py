@@ -39,7 +39,16 @@ _POLICY = (
     "(SELECT json_group_array(json_object('owner', owner, 'kind', kind, 'reason', reason, 'actor', actor,"
     " 'at_ms', at_ms)) FROM worker_policies w WHERE w.node_id = nodes.node_id AND w.kind != '') AS worker_policy"
 )
-_NODE = f"{_columns(NodeView, without=('certificate_expires_ms', 'worker_policy'))}, {_EXPIRY}, {_POLICY}"
+# clean by nobody's word but that nobody has had it
+_RECLAIM = "CASE WHEN pool = 1 AND reclaim = 'clean' AND baseline_of = '' THEN 'unverified' ELSE reclaim END AS reclaim"
+_NODE = ", ".join(
+    (
+        _columns(NodeView, without=("certificate_expires_ms", "worker_policy", "reclaim", "telemetry")),
+        _RECLAIM,
+        _EXPIRY,
+        _POLICY,
+    )
+)
 _DEFINITION = _columns(DefinitionView)
 _SUMMARY = _columns(OperationSummary)
 _OPERATION = _columns(OperationView, without=("tasks",))

@@ -18,6 +18,7 @@ from hostler.control.store import (
     checkpoints,
     endpoints,
     events,
+    lifecycle,
     policies,
     queries,
     task_logs,
@@ -231,6 +232,9 @@ class Reader:
     async def envelope(self, project_id: str, operation_id: str, node: str) -> bytes:
         """What was signed last for a node's task of the operation; b"" for nothing."""
         return await self._ask(queries.envelope, project_id, operation_id, node)
+
+    async def lifecycle_counts(self, now_ms: int) -> dict[str, int]:
+        return await self._ask(lifecycle.counts, now_ms)
 
     async def open_tasks(self) -> dict[str, int]:
         """State → number of tasks that have not ended."""

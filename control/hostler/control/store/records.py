@@ -118,10 +118,27 @@ class OperationView(OperationSummary, frozen=True, kw_only=True):
     tasks: tuple[TaskView, ...]
 
 
+class NodeMeasured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How busy a node was, `at_ms` by our clock. What nobody could tell is not there."""
+
+    at_ms: int
+    cpu_percent: float | None = None
+    load_1m: float | None = None
+    memory_used_bytes: float | None = None
+    memory_total_bytes: float | None = None
+    disk_used_bytes: float | None = None
+    disk_total_bytes: float | None = None
+    gpu_percent: float | None = None
+    gpu_memory_used_bytes: float | None = None
+    gpu_memory_total_bytes: float | None = None
+    containers: float | None = None
+
+
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """`state` is what was decided (`active`, `revoked`), `connection` what is seen.
 
-    `worker_policy` has one entry for each party that has cordoned or drained the node.
+    `worker_policy` has one entry for each party that has cordoned or drained the node. `telemetry` is the newest, shown
+    with one node.
     """
 
     node_id: str
@@ -152,6 +169,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     reclaim: str
     certificate_expires_ms: int = 0
     worker_policy: Any = ()
+    telemetry: NodeMeasured | None = None
 
 
 class NodeTrust(msgspec.Struct, frozen=True):

@@ -1,10 +1,11 @@
-"""Parameters of what is done to a running task: `task.exec` and `task.profile` (API-26)."""
+"""Parameters of what is done to a running task: `task.exec`, `task.profile` (API-26) and `task.probe` (SK-23)."""
 
 from typing import Annotated, Literal
 
 import msgspec
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[!-~]+$(?!\n)")]
+TaskId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$(?!\n)")]
 Extent = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 
 
@@ -42,3 +43,16 @@ class TaskProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     attempt_uid: Id
     kind: Literal["cpu", "threads", "memory"] = "cpu"
     seconds: Annotated[int, msgspec.Meta(ge=1, le=300)] = 10
+
+
+class TaskProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Says what is true of one attempt of one task on this node: by its journal, and by its container runtime.
+
+    Attributes:
+        attempt_uid: the attempt that is meant; another one of the same task is not.
+        within_seconds: how long the container runtime may take to answer; past it, it is `unknown`.
+    """
+
+    task_id: TaskId
+    attempt_uid: TaskId
+    within_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=60)] = 10

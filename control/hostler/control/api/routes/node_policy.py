@@ -1,10 +1,22 @@
 """What keeps a node from being lent or used: cordon, drain, quarantine, and how each ends (API-21, EF-07, AL-08)."""
 
-from hostler.control.api.allocation_bodies import Breaker, Cordon, NodeHealth, NodeScheduling, Probed, Why
+import msgspec
+
+from hostler.control.api.allocation_bodies import (
+    Action,
+    Breaker,
+    Cordon,
+    NodeHealth,
+    NodeRecovered,
+    NodeScheduling,
+    Probed,
+    Why,
+)
 from hostler.control.api.call import Call
 from hostler.control.api.routes.nodes import named_node
 from hostler.control.kernel.allocation_commands import ClearNode, CloseBreaker, CordonNode, ProbeNode, QuarantineNode
 from hostler.control.kernel.allocation_states import CORDONED, DRAINING
+from hostler.control.kernel.node_commands import RecoverNode
 from hostler.control.kernel.quarantine import BREAKER
 
 
@@ -55,6 +67,21 @@ async def probe(call: Call) -> tuple[int, Probed]:
         ProbeNode(actor=call.principal.actor(), node_id=node.node_id, correlation_id=call.correlation_id)
     )
     return 202, Probed(operation_id, node.project_id)
+
+
+async def recover(call: Call) -> NodeRecovered:
+    """What was done, and what is left for others to do."""
+    node, body = await named_node(call), await call.body(Why)
+    done = await call.execute(
+        RecoverNode(
+            actor=call.principal.actor(),
+            node_id=node.node_id,
+            reason=body.reason,
+            correlation_id=call.correlation_id,
+        )
+    )
+    did = tuple(Action(**msgspec.structs.asdict(each)) for each in done.did)
+    return NodeRecovered(node_id=done.node_id, did=did, remains=done.remains)
 
 
 async def breaker(call: Call) -> Breaker:

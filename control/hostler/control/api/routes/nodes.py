@@ -1,5 +1,6 @@
 """Nodes, and the tokens by which new ones join."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -10,7 +11,8 @@ from hostler.control.api.bodies import EnrolmentToken, NodeState, TokenMade
 from hostler.control.api.call import Call
 from hostler.control.kernel.allocation_states import POOL
 from hostler.control.kernel.commands import CreateEnrolmentToken, ReleaseNode, RevokeNode
-from hostler.control.store.records import NodeView, Page
+from hostler.control.store.records import NodeMeasured, NodeView, Page
+from hostler.control.store.samples import measured
 from hostler.pki.tokens import new_enrolment_token
 
 REPAIR_NEEDED = "certificate_only_repair_needed"  # the agent may still come back by itself (PK-05)
@@ -28,7 +30,19 @@ async def of_project(call: Call) -> Any:
 
 
 async def get(call: Call) -> Any:
-    return _fresh(call, await named_node(call))
+    node, samples = _fresh(call, await named_node(call)), call.parts.samples
+    newest = samples.newest(node.node_id) if samples else None
+    return msgspec.structs.replace(node, telemetry=measured(newest)) if newest else node
+
+
+async def telemetry(call: Call) -> Page[NodeMeasured]:
+    """Oldest first, from `since` to `until` (Unix milliseconds). Nothing where nothing is kept."""
+    node, size = await named_node(call), pages.size_of(call.query("page_size"))
+    since, until = pages.moment_of(call.query("since"), 0), pages.moment_of(call.query("until"), pages.NO_END)
+    file = call.parts.sample_file
+    if file is None:
+        return Page((), "")
+    return await asyncio.to_thread(file.page, node.node_id, since, until, call.query("cursor"), size)
 
 
 async def revoke(call: Call) -> NodeState:
