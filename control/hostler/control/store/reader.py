@@ -11,7 +11,16 @@ from typing import Any, TypeVar
 
 from hostler.base.clock import Clock
 from hostler.control.kernel.policy_rows import PolicyRow
-from hostler.control.store import allocation_queries, artifacts, checkpoints, events, policies, queries, webhooks
+from hostler.control.store import (
+    allocation_queries,
+    artifacts,
+    audit_log,
+    checkpoints,
+    events,
+    policies,
+    queries,
+    webhooks,
+)
 from hostler.control.store.allocation_queries import AllocationSummary, AllocationView
 from hostler.control.store.db import open_reader, store_error
 from hostler.control.store.events import Stretch
@@ -172,6 +181,9 @@ class Reader:
 
     async def audit(self, after: int, limit: int) -> list[AuditView]:
         return await self._ask(queries.audit, after, limit)
+
+    async def audit_page(self, cursor: str, page_size: int, action: str = "", actor: str = "") -> Page[AuditView]:
+        return await self._ask(audit_log.page, cursor, page_size, action, actor)
 
     async def undelivered(self, node_id: str, limit: int, after: int = 0) -> list[tuple[int, bytes]]:
         """(sequence, envelope) above `after` that the node has not taken, in order."""
