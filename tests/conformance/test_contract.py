@@ -67,7 +67,7 @@ TABLES = {
         ),
     ),
     "DM-06": ("operation_artifacts", ("operation_id", "sha256", "kind")),
-    "DM-08": ("audit_logs", ("actor", "scope", "action", "result")),
+    "DM-08": ("audit_logs", ("actor", "scope", "action", "result", "before", "after")),
     "DM-09": ("nodes", ("capabilities", "drift", "health", "scheduling", "reclaim")),
     "DM-11": ("allocations", ("allocation_id", "org_id", "project_id", "state")),
     "DM-12": ("events", ("type", "body", "correlation_id")),

@@ -217,6 +217,11 @@ async def test_a_witness_without_a_network_works_on_files(tmp_path: Path) -> Non
         assert control.rows("SELECT count(*) FROM countersignatures") == [(1,)]
         actions = control.rows("SELECT result FROM audit_logs WHERE action = 'checkpoint.countersign'")
         assert actions == [("accepted",)]
+        (line,) = await desk.ok("audit", "log", "--action", "checkpoint.countersign")
+        assert (line["before"], line["result"]) == (None, "accepted")
+        assert set(line["after"]) == {"checkpoint", "keyid"}
+        shown = await desk.run("audit", "log", "--limit", "1", "--output", "text")
+        assert "+ checkpoint=" in shown.output
 
 
 async def test_a_countersignature_that_is_no_witness_s_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from hostler.base.errors import error
-from hostler.cli import audit_handover, audit_witness
+from hostler.cli import audit_handover, audit_log, audit_witness
 from hostler.cli.client import Client
 from hostler.cli.operations_api import operation_path
 from hostler.cli.output import EXIT_REFUSED, check_target, guarded, output_option, print_done, print_json
@@ -17,12 +17,13 @@ from hostler.cli.settings import Settings
 
 @click.group(name="audit")
 def command() -> None:
-    """Export receipts and verify them offline; witness what the control plane shows."""
+    """Who changed what; export receipts and verify them offline; witness what the control plane shows."""
 
 
 for each in audit_witness.COMMANDS:
     command.add_command(each)
 command.add_command(audit_handover.command)
+command.add_command(audit_log.command)
 
 
 @command.command()

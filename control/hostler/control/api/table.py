@@ -264,6 +264,15 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         "GET",
+        f"{_ADMIN}/audit-logs",
+        "audit.admin",
+        audit.log,
+        "Who changed what, newest first; refusals too",
+        query=(*_PAGE, "action", "actor"),
+        answer=records.Page[records.AuditView],
+    ),
+    Route(
+        "GET",
         f"{_ADMIN}/checkpoints",
         "audit.admin",
         audit.checkpoints,

@@ -5,6 +5,7 @@ from typing import Any
 from hostler.base.errors import HostlerError
 from hostler.control.kernel.actor import KERNEL, Actor
 from hostler.control.kernel.allocation_rows import AllocationRow, LinkRow
+from hostler.control.kernel.changes import Change, made
 from hostler.control.kernel.events import json_text, scope_of
 from hostler.control.kernel.model import Draft
 from hostler.control.kernel.rows import EventRow, NodeRow
@@ -19,9 +20,11 @@ def said(
     action: str = "",
     node_id: str = "",
     error_code: str = "",
+    change: Change | None = None,
     **body: Any,
 ) -> None:
-    """Something about the allocation; with an `action`, also a line of the audit."""
+    """Something about the allocation; with an `action`, also a line of the audit, which says the `change`."""
+    body |= change._asdict() if change else {}
     draft.events.append(
         EventRow(
             at_ms=draft.now_ms,
@@ -71,6 +74,7 @@ def forced_revoke(
         action="allocation.forced_revoke",
         node_id=node_id,
         error_code=refusal.code if refusal else "",
+        change=made(node_id=node_id, operation_id=operation_id),
         operation_id=operation_id,
         because_of=why.operation_id,
         link=why.link,

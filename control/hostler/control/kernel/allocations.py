@@ -34,6 +34,7 @@ from hostler.control.kernel.allocation_states import (
 )
 from hostler.control.kernel.cancel import cancel_open_tasks
 from hostler.control.kernel.chain_operations import inputs_for
+from hostler.control.kernel.changes import Change, made
 from hostler.control.kernel.documents import definition_of
 from hostler.control.kernel.events import json_text
 from hostler.control.kernel.model import Decision, Draft
@@ -85,6 +86,7 @@ def create(draft: Draft, command: CreateAllocation) -> Decision:
         "allocation.requested",
         actor=command.actor,
         action="allocation.create",
+        change=made(state=allocation.state, node_count=command.node_count, profile=ref),
         nodes=command.node_count,
         external_id=command.external_id,
     )
@@ -171,9 +173,11 @@ def release(draft: Draft, command: ReleaseAllocation) -> Decision:
 
 
 def _release(draft: Draft, allocation: AllocationRow, actor: Actor, action: str, **body: Any) -> None:
+    held = allocation
     allocation = move(draft, allocation, "release", release_requested_ms=draft.now_ms)
     type_ = "allocation.releasing" if allocation.state == "releasing" else f"allocation.{allocation.state}"
-    told.said(draft, allocation, type_, actor=actor, action=action, **body)
+    change = Change({"state": held.state}, {"state": allocation.state})
+    told.said(draft, allocation, type_, actor=actor, action=action, change=change, **body)
     _end_tenant_operations(draft, allocation)
     for lease in chain.leases_of(draft, allocation.allocation_id):
         if lease.state in (L_PROVISIONING, L_ACTIVE):
@@ -216,11 +220,13 @@ def retry(draft: Draft, command: RetryAllocation) -> Decision:
 
 def _again(draft: Draft, allocation: AllocationRow, actor: Actor, action: str, **body: Any) -> None:
     stuck = [lease for lease in chain.leases_of(draft, allocation.allocation_id) if lease.state in LEASE_STUCK]
+    before = {"state": allocation.state, "stuck_nodes": [lease.node_id for lease in stuck]}
     if allocation.state == FAILED and stuck:
         allocation = move(draft, allocation, "retry", error_code="", error_message="")
     originals = [chain.again(draft, allocation, lease) for lease in stuck]
     body["operations"] = [operation_id for operation_id in originals if operation_id]
-    told.said(draft, allocation, "allocation.retried", actor=actor, action=action, **body)
+    change = Change(before, {"state": allocation.state, "stuck_nodes": []})
+    told.said(draft, allocation, "allocation.retried", actor=actor, action=action, change=change, **body)
     draft.moved[allocation.allocation_id] = None
 
 

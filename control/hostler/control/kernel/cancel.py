@@ -4,7 +4,7 @@ import msgspec
 
 from hostler.base.errors import error
 from hostler.base.ids import ATTEMPT
-from hostler.control.kernel import events
+from hostler.control.kernel import changes, events
 from hostler.control.kernel.assign import fill, judged_again, order_cancel
 from hostler.control.kernel.commands import Actor, CancelOperation, RetryOperation
 from hostler.control.kernel.documents import definition_of
@@ -26,6 +26,7 @@ def cancel(draft: Draft, command: CancelOperation) -> Decision:
     _not_a_link(operation, command.actor)
     if operation.status in FINAL:
         raise error("operation_final", f"operation {operation.operation_id} is {operation.status}")
+    was_requested = operation.cancel_requested_ms != 0
     operation = replace(operation, cancel_requested_ms=operation.cancel_requested_ms or draft.now_ms)
     draft.update(operation)
     draft.events.append(
@@ -36,6 +37,10 @@ def cancel(draft: Draft, command: CancelOperation) -> Decision:
             actor=command.actor,
             action="operation.cancel",
             result="accepted",
+            change=changes.Change(
+                {"status": operation.status, "cancel_requested": was_requested},
+                {"status": operation.status, "cancel_requested": True},
+            ),
         )
     )
     cancel_open_tasks(draft, operation)
@@ -77,6 +82,7 @@ def retry_operation(draft: Draft, operation: OperationRow, actor: Actor | None =
     operation, refusal = judged_again(draft, operation)
     if refusal is not None:
         raise refusal
+    tried = operation
     again = [t for t in draft.tasks_of(operation.operation_id) if t.state in (FAILED, CANCELED)]
     draft.update(
         replace(
@@ -93,14 +99,16 @@ def retry_operation(draft: Draft, operation: OperationRow, actor: Actor | None =
             deadline_ms=draft.now_ms + draft.settings.start_within_ms,
         )
     )
+    now = operation_of(draft, operation.operation_id)
     draft.events.append(
         events.operation_event(
             "operation.retried",
-            operation_of(draft, operation.operation_id),
+            now,
             draft.now_ms,
             actor=actor,
             action="operation.retry" if actor else "",
             result="accepted" if actor else "",
+            change=changes.of_rows(tried, now, "status", "attempt_number"),
             tasks=len(again),
         )
     )

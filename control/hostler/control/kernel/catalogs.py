@@ -8,7 +8,7 @@ from hostler.catalog.definition import Definition
 from hostler.catalog.kinds import KINDS
 from hostler.catalog.manifest import Catalog
 from hostler.catalog.shell_text import foreign_params, shell_of
-from hostler.control.kernel import events
+from hostler.control.kernel import changes, events
 from hostler.control.kernel.commands import Actor, DescribeDefinition, RegisterCatalog, SetDefinitionState
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import CatalogRow, DefinitionRow, DocumentRow, EventRow, OperationTypeRow
@@ -54,6 +54,9 @@ def register(draft: Draft, command: RegisterCatalog, catalog: Catalog) -> Decisi
             draft.now_ms,
             actor=command.actor,
             action="catalog.register",
+            change=changes.Change(
+                {"version": current.version} if current else None, {"version": version, "definitions": added}
+            ),
             version=version,
             definitions=added,
         )
@@ -136,10 +139,10 @@ def describe(draft: Draft, command: DescribeDefinition) -> Decision:
     if row is None:
         raise error("not_found", f"no operation {command.ref} is registered")
     asked = {name: getattr(command, name) for name in _WORDS}
-    changes = {name: value for name, value in asked.items() if value not in (None, getattr(row, name))}
-    if not changes:
+    said = {name: value for name, value in asked.items() if value not in (None, getattr(row, name))}
+    if not said:
         return draft.decision()
-    draft.update(replace(row, **changes))
+    draft.update(replace(row, **said))
     draft.events.append(
         events.admin_event(
             "definition.changed",
@@ -147,8 +150,7 @@ def describe(draft: Draft, command: DescribeDefinition) -> Decision:
             draft.now_ms,
             actor=command.actor,
             action="definition.patch",
-            before={name: getattr(row, name) for name in changes},
-            after=changes,
+            change=changes.between({name: getattr(row, name) for name in said}, said),
         )
     )
     return draft.decision()
@@ -161,6 +163,5 @@ def _state_event(draft: Draft, actor: Actor, row: DefinitionRow, state: str) -> 
         draft.now_ms,
         actor=actor,
         action="definition.set_state",
-        before=row.state,
-        after=state,
+        change=changes.between({"state": row.state}, {"state": state}),
     )

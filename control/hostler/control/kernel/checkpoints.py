@@ -3,6 +3,7 @@
 from hostler.base.errors import error
 from hostler.control.kernel import events
 from hostler.control.kernel.audit_rows import CheckpointHeadRow, CheckpointRow, CountersignatureRow
+from hostler.control.kernel.changes import made
 from hostler.control.kernel.commands import MakeCheckpoint, RecordCountersignature
 from hostler.control.kernel.model import CheckpointOrder, Decision, Draft
 
@@ -45,6 +46,7 @@ def record_countersignature(draft: Draft, command: RecordCountersignature) -> De
             draft.now_ms,
             actor=command.actor,
             action="checkpoint.countersign",
+            change=made(checkpoint=command.checkpoint, keyid=command.keyid),
             keyid=command.keyid,
         )
     )

@@ -245,6 +245,7 @@ class PublishKeyset(msgspec.Struct, frozen=True, kw_only=True):
 
     actor: Actor
     keyset: bytes  # DSSE JSON
+    replaces: int = 0  # version in force when it came; 0 for none
 
 
 class RecoverEpoch(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ import msgspec
 
 from hostler.base.errors import error
 from hostler.base.ids import is_name
-from hostler.control.kernel import events, job_flow
+from hostler.control.kernel import changes, events, job_flow
 from hostler.control.kernel.allocation_commands import CordonNode
 from hostler.control.kernel.allocation_rows import CordonRow
 from hostler.control.kernel.allocation_states import CORDONED, DRAINING, scheduling_of
@@ -31,6 +31,7 @@ def cordon(draft: Draft, command: CordonNode) -> Decision:
     node = node_of(draft, command.node_id)
     if node.state != "active":
         raise error("revoked", f"node {node.name} is revoked", node_id=node.node_id)
+    wished = draft.get(CordonRow, (command.node_id, command.owner))
     if not _changed(draft, command):
         return draft.decision(node.scheduling)
     scheduling = scheduling_of(draft.rows_of(CordonRow, draft.view.cordons_of(node.node_id)))
@@ -44,10 +45,13 @@ def cordon(draft: Draft, command: CordonNode) -> Decision:
             draft.now_ms,
             actor=command.actor,
             action=action,
+            change=changes.between(
+                {"scheduling": node.scheduling} | _said(wished),
+                {"scheduling": scheduling} | _said(draft.get(CordonRow, (command.node_id, command.owner))),
+            ),
             owner=command.owner,
             reason=command.reason[:MAX_REASON],
             scheduling=scheduling,
-            before=node.scheduling,
         )
     )
     draft.scheduling[node.node_id] = scheduling
@@ -57,6 +61,10 @@ def cordon(draft: Draft, command: CordonNode) -> Decision:
     draft.freed[node.node_id] = None
     job_flow.look_at_node(draft, now)
     return draft.decision(scheduling)
+
+
+def _said(wish: CordonRow | None) -> dict[str, str]:
+    return {"kind": wish.kind, "reason": wish.reason} if wish else {"kind": "", "reason": ""}
 
 
 def _changed(draft: Draft, command: CordonNode) -> bool:

@@ -15,6 +15,7 @@ from hostler.catalog.params.credential import Mint
 from hostler.catalog.policy import allows_source
 from hostler.control.kernel import events
 from hostler.control.kernel.assign import judged_again
+from hostler.control.kernel.changes import between
 from hostler.control.kernel.commands import AuthorizeMint, MintGrant, RecordMint
 from hostler.control.kernel.credential_rows import MintRow
 from hostler.control.kernel.documents import definition_of
@@ -109,6 +110,7 @@ def record(draft: Draft, command: RecordMint) -> Decision:
             draft.now_ms,
             actor=command.actor,
             action="credential.mint",
+            change=between({"state": row.state}, {"state": state}),
             result=result,
             error_code=command.error_code,
             task_id=task.task_id,

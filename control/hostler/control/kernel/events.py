@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from hostler.base.errors import HostlerError
+from hostler.control.kernel.changes import NONE, Change
 from hostler.control.kernel.commands import Actor
 from hostler.control.kernel.rows import EventRow, NodeRow, OperationRow, StepRow, TaskRow
 
@@ -106,9 +107,12 @@ def operation_event(
     action: str = "",
     result: str = "",
     error_code: str = "",
+    change: Change | None = None,
     **body: Any,
 ) -> EventRow:
+    """Something about an operation; with an `action`, also a line of the audit, which says the `change`."""
     body |= {"operation_id": operation.operation_id, "attempt_number": operation.attempt_number}
+    body |= change._asdict() if change else {}
     return EventRow(
         at_ms=now_ms,
         type=type_,
@@ -137,9 +141,11 @@ def node_event(
     action: str = "",
     error_code: str = "",
     result: str = "",
+    change: Change | None = None,
     **body: Any,
 ) -> EventRow:
-    """Something about a node; with an `action`, also a line of the audit."""
+    """Something about a node; with an `action`, also a line of the audit, which says the `change`."""
+    body |= change._asdict() if change else {}
     return EventRow(
         at_ms=now_ms,
         type=type_,
@@ -164,6 +170,7 @@ def admin_event(
     *,
     actor: Actor,
     action: str,
+    change: Change,
     org_id: str = "",
     project_id: str = "",
     **body: Any,
@@ -180,7 +187,7 @@ def admin_event(
         scope=scope_of(org_id, project_id),
         action=action,
         result="accepted",
-        body=json_text(body),
+        body=json_text(body | change._asdict()),
     )
 
 
@@ -212,5 +219,5 @@ def refused_event(
         scope=scope_of(org_id, project_id),
         action=action,
         result="refused",
-        body=json_text({"message": refusal.message}),
+        body=json_text({"message": refusal.message, **NONE._asdict()}),
     )

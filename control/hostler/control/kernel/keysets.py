@@ -9,6 +9,7 @@ import msgspec
 from hostler.base.errors import error
 from hostler.control.kernel import events
 from hostler.control.kernel.assign import cursor_of
+from hostler.control.kernel.changes import Change, between
 from hostler.control.kernel.commands import ControlStarted, PublishKeyset, RecoverEpoch
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import MetaRow
@@ -44,6 +45,7 @@ def publish(draft: Draft, command: PublishKeyset, keyset: Keyset) -> Decision:
             draft.now_ms,
             actor=command.actor,
             action="keyset.publish",
+            change=Change({"version": command.replaces} if command.replaces else None, {"version": keyset.version}),
             version=keyset.version,
             control_epoch=keyset.control_epoch,
             roles={name: list(role.keyids) for name, role in keyset.roles.items()},
@@ -73,8 +75,7 @@ def started(draft: Draft, command: ControlStarted) -> None:
             draft.now_ms,
             actor=command.actor,
             action="keyset.dispatch_key.change",
-            before=known.value,
-            after=command.dispatch_key_id,
+            change=between({"key_id": known.value}, {"key_id": command.dispatch_key_id}),
             tasks=len(affected),
             task_ids=affected[:_SHOWN],
         )
@@ -109,8 +110,7 @@ def recover(draft: Draft, command: RecoverEpoch) -> Decision:
             draft.now_ms,
             actor=command.actor,
             action="control.recover",
-            before=before,
-            after=command.control_epoch,
+            change=between({"control_epoch": before}, {"control_epoch": command.control_epoch}),
             tasks=asked,
         )
     )

@@ -5,7 +5,8 @@ import msgspec
 from hostler.base.digest import same_digest
 from hostler.base.errors import error
 from hostler.base.ids import NODE, is_name
-from hostler.control.kernel import allocation_flow, events
+from hostler.control.kernel import allocation_flow, changes, events
+from hostler.control.kernel.actor import Actor
 from hostler.control.kernel.allocation_states import POOL
 from hostler.control.kernel.assign import give_up
 from hostler.control.kernel.commands import (
@@ -57,6 +58,9 @@ def create_token(draft: Draft, command: CreateEnrolmentToken) -> Decision:
             draft.now_ms,
             actor=command.actor,
             action="node.token.create",
+            change=changes.made(
+                node_name=command.node_name, labels=command.labels, expires_at_ms=command.expires_at_ms, used=False
+            ),
             org_id=command.org_id,
             project_id=command.project_id,
             node_name=command.node_name,
@@ -99,7 +103,9 @@ def enroll(draft: Draft, command: EnrollNode) -> Decision:
             "node.enrolled",
             node,
             draft.now_ms,
+            actor=Actor(kind="node", name=command.peer or node.node_id),
             action="node.enroll",
+            change=changes.made(name=node.name, state=node.state, token_id=token.token_id),
             thumbprint=command.thumbprint,
             token_id=token.token_id,
             peer=command.peer,
@@ -138,7 +144,12 @@ def release(draft: Draft, command: ReleaseNode) -> Decision:
     end_hold(draft, node)
     draft.events.append(
         events.node_event(
-            "node.released", node, draft.now_ms, actor=command.actor, action="node.release", before=node.hold
+            "node.released",
+            node,
+            draft.now_ms,
+            actor=command.actor,
+            action="node.release",
+            change=changes.between({"hold": node.hold}, {"hold": ""}),
         )
     )
     return draft.decision()
@@ -170,7 +181,9 @@ def record_certificate(draft: Draft, command: RecordCertificate) -> Decision:
                 "node.certificate_issued",
                 node,
                 draft.now_ms,
+                actor=Actor(kind="node", name=node.node_id),
                 action="node.certificate.issue",
+                change=changes.made(serial=command.serial, not_after_ms=command.not_after_ms),
                 serial=command.serial,
                 not_after_ms=command.not_after_ms,
             )
@@ -202,7 +215,14 @@ def revoke(draft: Draft, command: RevokeNode) -> Decision:
     for certificate in draft.view.certificates_of(node.node_id):
         draft.update(replace(certificate, state="revoked", changed_at_ms=draft.now_ms))
     draft.events.append(
-        events.node_event("node.revoked", revoked, draft.now_ms, actor=command.actor, action="node.revoke")
+        events.node_event(
+            "node.revoked",
+            revoked,
+            draft.now_ms,
+            actor=command.actor,
+            action="node.revoke",
+            change=changes.of_rows(node, revoked, "state"),
+        )
     )
     for task in draft.open_tasks_on(node.node_id):
         give_up(draft, task, "revoked", f"node {node.name} was revoked")

@@ -1,10 +1,13 @@
 """People and programs with a bearer token; only the token's hash is known."""
 
+from typing import Any
+
 import msgspec
 
 from hostler.base.errors import error
 from hostler.base.ids import is_name
 from hostler.control.kernel import events
+from hostler.control.kernel.changes import Change, gone, made
 from hostler.control.kernel.commands import CreatePrincipal, RevokePrincipal
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import PrincipalRow
@@ -40,12 +43,18 @@ def create(draft: Draft, command: CreatePrincipal) -> Decision:
             draft.now_ms,
             actor=command.actor,
             action="principal.create",
+            change=made(**_said(row)) if known is None else Change(_said(known), _said(row)),
             org_id=command.org_id,
             project_id=command.project_id,
             role=command.role,
         )
     )
     return draft.decision()
+
+
+def _said(row: PrincipalRow) -> dict[str, Any]:
+    """What the audit says of it; of its token not even the hash."""
+    return {"role": row.role, "state": row.state, "expires_at_ms": row.expires_at_ms}
 
 
 def _check_scope(command: CreatePrincipal) -> None:
@@ -71,6 +80,7 @@ def revoke(draft: Draft, command: RevokePrincipal) -> Decision:
                 draft.now_ms,
                 actor=command.actor,
                 action="principal.revoke",
+                change=gone(**_said(known)),
                 org_id=known.org_id,
                 project_id=known.project_id,
             )

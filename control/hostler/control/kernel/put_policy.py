@@ -10,6 +10,7 @@ from hostler.base.ids import is_name
 from hostler.catalog.policy import PolicyOverlay, check_overlay, weakened
 from hostler.control.kernel import events
 from hostler.control.kernel.assign import fill_waiting
+from hostler.control.kernel.changes import Change
 from hostler.control.kernel.commands import PutPolicy
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.policies import Effective, chain, effective, overlay_in
@@ -53,8 +54,7 @@ def put(draft: Draft, command: PutPolicy) -> Decision:
             action="policy.put",
             org_id=command.org_id,
             project_id=command.scope_id if command.scope == "project" else "",
-            before=_said(overlay_in(known)) if known else {},
-            after=_said(command.overlay),
+            change=Change(_said(overlay_in(known)) if known else None, _said(command.overlay)),
             revision=row.revision,
         )
     )

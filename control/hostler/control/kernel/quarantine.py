@@ -6,7 +6,7 @@ Quarantine ends by a person who vouches for the node, or by a reclaim verificati
 import msgspec
 
 from hostler.base.errors import error
-from hostler.control.kernel import events
+from hostler.control.kernel import changes, events
 from hostler.control.kernel.actor import KERNEL, Actor
 from hostler.control.kernel.allocation_commands import ClearNode, CloseBreaker, QuarantineNode
 from hostler.control.kernel.allocation_states import CLEANING, DIRTY, QUARANTINED, breaker_opens, resting_health
@@ -17,6 +17,7 @@ from hostler.control.kernel.tasks import node_of
 replace = msgspec.structs.replace
 BREAKER = "quarantine_breaker"  # meta: when it opened (Unix milliseconds), "" while closed
 MAX_REASON = 500
+_SAID = ("health", "health_reason", "quarantined_by")
 PERSON = "person"
 CHAIN = "chain"  # quarantined by a failed link, and let out by a passed one
 
@@ -41,6 +42,7 @@ def enter(draft: Draft, node: NodeRow, reason: str, *, actor: Actor | None = Non
             draft.now_ms,
             actor=actor,
             action="node.quarantine" if actor else "",
+            change=changes.of_rows(node, held, *_SAID) if actor else None,
             error_code=more.pop("error_code", ""),
             reason=reason,
             allocation_id=node.allocation_id,
@@ -84,8 +86,8 @@ def lift(draft: Draft, node: NodeRow, reason: str, *, actor: Actor | None = None
             draft.now_ms,
             actor=actor,
             action="node.clear" if actor else "",
+            change=changes.of_rows(node, free, *_SAID),
             reason=reason,
-            before=node.health,
         )
     )
     return free
@@ -125,6 +127,7 @@ def _trips(draft: Draft, node: NodeRow) -> bool:
             draft.now_ms,
             actor=KERNEL,
             action="",
+            change=changes.between({"open": False}, {"open": True}),
             failed=failed + 1,
             fleet=len(fleet),
             percent=limits.breaker_percent,
@@ -144,6 +147,7 @@ def close_breaker(draft: Draft, command: CloseBreaker) -> Decision:
                 draft.now_ms,
                 actor=command.actor,
                 action="quarantine.close_breaker",
+                change=changes.between({"open": True}, {"open": False}),
                 reason=command.reason[:MAX_REASON],
             )
         )

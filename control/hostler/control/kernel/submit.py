@@ -12,6 +12,7 @@ from hostler.catalog.inputs import check_inputs, refuse_secrets, with_defaults
 from hostler.catalog.policy import PolicyOverlay
 from hostler.control.kernel import events, permitted, policies, targets
 from hostler.control.kernel.assign import fill
+from hostler.control.kernel.changes import made
 from hostler.control.kernel.commands import OperationCreated, SubmitOperation
 from hostler.control.kernel.documents import definition_of
 from hostler.control.kernel.model import Decision, Draft
@@ -78,6 +79,7 @@ def place(
             actor=command.actor,
             action=action if audited else "",
             result="accepted" if audited else "",
+            change=made(ref=f"{row.operation_type}@{row.version}", status=operation.status, tasks=tasks),
             version=command.version,
             mode=command.mode,
             tasks=operation.tasks_total,

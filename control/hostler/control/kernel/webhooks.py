@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 
 from hostler.base.errors import error
-from hostler.control.kernel import events
+from hostler.control.kernel import changes, events
 from hostler.control.kernel.actor import Actor
+from hostler.control.kernel.changes import Change
 from hostler.control.kernel.event_types import EVENT_TYPES
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import EventRow
@@ -43,14 +44,17 @@ def create(draft: Draft, command: CreateWebhook) -> Decision:
     )
     draft.insert(row)
     draft.insert(WebhookCursorRow(webhook_id=row.webhook_id, position=command.after))
-    draft.events.append(_event("webhook.created", row, draft, command.actor, "webhook.create", types=command.types))
+    change = changes.made(state=row.state, types=command.types)
+    told = _event("webhook.created", row, draft, command.actor, "webhook.create", change, types=command.types)
+    draft.events.append(told)
     return draft.decision(row.webhook_id)
 
 
 def delete(draft: Draft, command: DeleteWebhook) -> Decision:
     row = _known(draft, command.webhook_id, command.org_id, command.project_id)
     draft.update(replace(row, state="deleted"))
-    draft.events.append(_event("webhook.deleted", row, draft, command.actor, "webhook.delete"))
+    change = changes.gone(state=row.state, types=msgspec.json.decode(row.types))
+    draft.events.append(_event("webhook.deleted", row, draft, command.actor, "webhook.delete", change))
     return draft.decision()
 
 
@@ -58,8 +62,9 @@ def enable(draft: Draft, command: EnableWebhook) -> Decision:
     """The next attempt is due at once, whatever came of the last ones."""
     row = _known(draft, command.webhook_id, command.org_id, command.project_id)
     draft.update(replace(row, state="active"))
-    _due_now(draft, row)
-    draft.events.append(_event("webhook.enabled", row, draft, command.actor, "webhook.enable"))
+    waited = _due_now(draft, row)
+    change = changes.Change({"state": row.state, "next_attempt_ms": waited}, {"state": "active", "next_attempt_ms": 0})
+    draft.events.append(_event("webhook.enabled", row, draft, command.actor, "webhook.enable", change))
     return draft.decision()
 
 
@@ -69,7 +74,8 @@ def try_out(draft: Draft, command: TryWebhook) -> Decision:
     if row.state != "active":
         raise error("webhook_disabled", f"webhook {row.webhook_id} is disabled")
     _due_now(draft, row)
-    draft.events.append(_event("webhook.test", row, draft, command.actor, "webhook.test"))
+    change = changes.made(event_type="webhook.test")
+    draft.events.append(_event("webhook.test", row, draft, command.actor, "webhook.test", change))
     return draft.decision()
 
 
@@ -94,10 +100,13 @@ def record(draft: Draft, command: RecordDelivery) -> Decision:
     draft.update(cursor)
     if command.parked:
         body = {"event_id": command.parked, "event_type": command.parked_type, "reason": command.reason}
-        draft.events.append(_event("webhook.parked", row, draft, _SYSTEM, "webhook.park", **body))
+        change = changes.made(event_id=command.parked)
+        draft.events.append(_event("webhook.parked", row, draft, _SYSTEM, "webhook.park", change, **body))
     if command.gone and row.state == "active":
-        draft.update(replace(row, state="disabled"))
-        draft.events.append(_event("webhook.disabled", row, draft, _SYSTEM, "webhook.disable", reason=command.reason))
+        off = replace(row, state="disabled")
+        draft.update(off)
+        change, why = changes.of_rows(row, off, "state"), command.reason
+        draft.events.append(_event("webhook.disabled", row, draft, _SYSTEM, "webhook.disable", change, reason=why))
     return draft.decision()
 
 
@@ -127,13 +136,18 @@ def _known(draft: Draft, webhook_id: str, org_id: str | None, project_id: str | 
     return row
 
 
-def _due_now(draft: Draft, row: WebhookRow) -> None:
+def _due_now(draft: Draft, row: WebhookRow) -> int:
+    """→ when it would have been due."""
     cursor = draft.get(WebhookCursorRow, row.webhook_id)
-    if cursor is not None:
-        draft.update(replace(cursor, next_attempt_ms=0))
+    if cursor is None:
+        return 0
+    draft.update(replace(cursor, next_attempt_ms=0))
+    return cursor.next_attempt_ms
 
 
-def _event(type_: str, row: WebhookRow, draft: Draft, actor: Actor, action: str, **body: Any) -> EventRow:
+def _event(
+    type_: str, row: WebhookRow, draft: Draft, actor: Actor, action: str, change: Change, **body: Any
+) -> EventRow:
     """Never the whole address: its path may be what lets a caller in."""
     return events.admin_event(
         type_,
@@ -141,6 +155,7 @@ def _event(type_: str, row: WebhookRow, draft: Draft, actor: Actor, action: str,
         draft.now_ms,
         actor=actor,
         action=action,
+        change=change,
         org_id=row.org_id,
         project_id=row.project_id,
         webhook_id=row.webhook_id,

@@ -14,6 +14,7 @@ from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.store import (
     allocation_queries,
     artifacts,
+    audit_log,
     bundles,
     checkpoints,
     endpoints,
@@ -224,6 +225,9 @@ class Reader:
 
     async def audit(self, after: int, limit: int) -> list[AuditView]:
         return await self._ask(queries.audit, after, limit)
+
+    async def audit_page(self, cursor: str, page_size: int, action: str = "", actor: str = "") -> Page[AuditView]:
+        return await self._ask(audit_log.page, cursor, page_size, action, actor)
 
     async def undelivered(self, node_id: str, limit: int, after: int = 0) -> list[tuple[int, bytes]]:
         """(sequence, envelope) above `after` that the node has not taken, in order."""

@@ -9,7 +9,7 @@ import msgspec
 R = TypeVar("R", bound=msgspec.Struct)
 _JSON = frozenset(
     {"target_selector", "inputs", "policy", "labels", "capabilities", "document", "body", "outputs", "plan"}
-    | {"worker_policy", "metadata"}
+    | {"worker_policy", "metadata", "before", "after"}
 )
 _BOOL = frozenset({"recovered", "cancel_requested", "pool"})
 

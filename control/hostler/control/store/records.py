@@ -328,6 +328,8 @@ class EndpointView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditView(msgspec.Struct, frozen=True, kw_only=True):
+    """One mutation, made or refused (DM-08). `before` is null for what was made, `after` for what is gone."""
+
     id: int
     at_ms: int
     actor_kind: str
@@ -338,6 +340,8 @@ class AuditView(msgspec.Struct, frozen=True, kw_only=True):
     result: str
     error_code: str
     correlation_id: str
+    before: Any
+    after: Any
     body: Any
 
 

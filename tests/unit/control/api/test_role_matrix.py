@@ -103,6 +103,7 @@ EXPECTED: dict[str, set[str]] = {
     "PUT /api/v1/projects/{project_id}/operation-policies/{operation_type}": SCOPES,
     # an auditor reads every chain and countersigns, and does nothing else
     "GET /api/v1/admin/audit-bundle": AUDIT,
+    "GET /api/v1/admin/audit-logs": AUDIT,
     "GET /api/v1/admin/checkpoints": AUDIT,
     "POST /api/v1/admin/checkpoints/{index}/countersignatures": AUDIT,
 }

@@ -1,4 +1,4 @@
-"""Audit bundles, checkpoints, and what witnesses say of them."""
+"""The audit log, audit bundles, checkpoints, and what witnesses say of them."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from hostler.control.api import pages
 from hostler.control.api.bodies import Countersigned
 from hostler.control.api.call import Call
 from hostler.control.kernel.commands import RecordCountersignature
-from hostler.control.store.records import StoredCheckpoint
+from hostler.control.store.records import AuditView, Page, StoredCheckpoint
 from hostler.pki import dsse
 from hostler.pki.chain import is_receipt
 from hostler.pki.checkpoint import (
@@ -38,6 +38,13 @@ async def bundle(call: Call) -> Any:
     if node is None:
         raise error("not_found", f"there is no node {node_id!r}")
     return await call.parts.bundles.make(call.engine.reader, node_id=node.node_id)
+
+
+async def log(call: Call) -> Page[AuditView]:
+    """Newest first."""
+    size = pages.size_of(call.query("page_size"))
+    action, actor = call.query("action"), call.query("actor")
+    return await call.engine.reader.audit_page(call.query("cursor"), size, action, actor)
 
 
 async def checkpoints(call: Call) -> CheckpointPage:

@@ -37,7 +37,8 @@ async def publish(call: Call) -> tuple[int, KeysetPublished]:
     """201. Refused unless enough roots signed it, and while this control plane could not go on under it."""
     data = await call.bytes(MAX_KEYSET)
     before = {row.task_id: row for row in await call.engine.reader.assigned_to()}
-    await call.execute(PublishKeyset(actor=call.principal.actor(), keyset=data))
+    replaces = call.engine.trust.keyset.version
+    await call.execute(PublishKeyset(actor=call.principal.actor(), keyset=data, replaces=replaces))
     keyset = parse_keyset(dsse.from_json(data).payload)
     known = set(keyset.roles["dispatch"].keyids)
     affected = tuple(row.task_id for row in before.values() if not known & set(row.signed_by.split()))
