@@ -51,6 +51,8 @@ from hostler.agent.samples import Samples
 from hostler.agent.session.inbox import Inbox
 from hostler.agent.session.outgoing import Outgoing
 from hostler.agent.session.session import Session
+from hostler.agent.taskapi.calls import TaskCalls
+from hostler.agent.taskapi.server import TaskApi
 from hostler.agent.workloads import NodeWorkloads
 from hostler.base import systemd
 from hostler.base.clock import SystemClock
@@ -120,8 +122,8 @@ class Daemon:
             root=Path(self.config.files.root),
             node_id=self.me.node_id,
             runtimes=workload_parts.open_runtimes(containers, state),
-            tasks=workload_parts.open_task_server(state),
-            bundles=workload_parts.open_bundles(),
+            tasks=TaskApi(state / "tasks", TaskCalls(self.outside.ask, self._target), self.clock),
+            bundles=self.bundles,
             journal=self.journal,
             clock=self.clock,
             silent=lambda: self.session.silent_seconds,

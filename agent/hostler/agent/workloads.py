@@ -172,6 +172,7 @@ class NodeWorkloads:
         if gone:
             await asyncio.to_thread(shutil.rmtree, self._state / "scratch" / attempt_uid, ignore_errors=True)
             self.tasks.discard(attempt_uid)
+            await self.bundles.release(attempt_uid)
             self.ports.free(attempt_uid)
             self.devices.free(attempt_uid)
             self.lost_devices.pop(attempt_uid, None)
