@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hostler.control.engine import Engine, SystemIds
-from hostler.control.kernel.commands import Command
+from hostler.control.kernel.all_commands import Command
 from support.control import Fleet, FrozenClock, fleet_in
 from support.keys import Keys
 

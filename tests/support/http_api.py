@@ -20,6 +20,7 @@ from hostler.control.kernel.commands import CreatePrincipal
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.link import Links
 from hostler.control.rpc.progress import ProgressBoard
+from hostler.control.rpc.relays import Relays
 from hostler.control.webhooks.destination import Destinations
 from hostler.control.webhooks.send import Sender
 from hostler.control.webhooks.signing import WebhookKey
@@ -71,5 +72,17 @@ async def api_in(directory: Path, clock: FrozenClock | None = None) -> AsyncIter
         authenticator, projects = Authenticator(reader.principal), Projects(reader.org_of_project)
         sender = Sender(WebhookKey(directory / "webhook.key"), Destinations(), fleet.clock)
         code_bundles = BundleFiles(directory / "bundles", BundleSettings(reserve_bytes=0))
-        parts = Parts(fleet.engine, board, authenticator, projects, Links(), bundles, Metrics(), sender, code_bundles)
+        metrics = Metrics()
+        parts = Parts(
+            fleet.engine,
+            board,
+            authenticator,
+            projects,
+            Links(),
+            bundles,
+            metrics,
+            sender,
+            code_bundles,
+            Relays(metrics, SystemClock(), 1800),
+        )
         yield Api(fleet, parts, make_app(parts, "test"))

@@ -5,11 +5,11 @@ from typing import Any
 
 from hostler.base.errors import HostlerError
 from hostler.catalog.policy import policy_digest
+from hostler.control.kernel.all_commands import Command
 from hostler.control.kernel.allocation_rows import AllocationRow, CordonRow, LeaseRow, LinkRow
 from hostler.control.kernel.allocation_states import assignable
 from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.bundle_rows import BundleRow
-from hostler.control.kernel.commands import Command
 from hostler.control.kernel.decide import decide
 from hostler.control.kernel.endpoint_rows import EndpointRow
 from hostler.control.kernel.model import KEYED, KEYS, Decision, Settings

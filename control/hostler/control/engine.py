@@ -21,8 +21,9 @@ from hostler.catalog.manifest import Catalog
 from hostler.catalog.policy import policy_digest
 from hostler.control.dispatch.build import Shared, build_cancel, build_task, share
 from hostler.control.dispatch.sign import seal, seal_checkpoint
+from hostler.control.kernel.all_commands import Command
 from hostler.control.kernel.audit_rows import CheckpointRow
-from hostler.control.kernel.commands import Command, ControlStarted, PublishKeyset, RegisterCatalog
+from hostler.control.kernel.commands import ControlStarted, PublishKeyset, RegisterCatalog
 from hostler.control.kernel.decide import decide
 from hostler.control.kernel.model import CheckpointOrder, Decision, Ids, Settings, TaskOrder
 from hostler.control.kernel.rows import (

@@ -12,7 +12,7 @@ from hostler.control.api.bundles import Bundles
 from hostler.control.api.principal import Authenticator, Caller, Projects
 from hostler.control.bundles.files import BundleFiles
 from hostler.control.engine import Engine
-from hostler.control.kernel.commands import Command
+from hostler.control.kernel.all_commands import Command
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.link import Links
 from hostler.control.rpc.progress import ProgressBoard

@@ -9,6 +9,7 @@ from hostler.control.kernel import (
     node_commands,
     webhook_commands,
 )
+from hostler.control.kernel.all_commands import Command
 from hostler.control.kernel.commands import Actor, RecordRefusal
 from hostler.control.kernel.events import refused_event
 from hostler.control.kernel.model import Decision, Draft
@@ -58,7 +59,7 @@ _ACTIONS: dict[type, tuple[str, str, str]] = {
 }
 
 
-def refused(command: commands.Command, refusal: HostlerError, now_ms: int) -> EventRow | None:
+def refused(command: Command, refusal: HostlerError, now_ms: int) -> EventRow | None:
     """One line for whoever asked; None for what the machinery itself asks."""
     known = _ACTIONS.get(type(command))
     if known is None:

@@ -12,6 +12,7 @@ from hostler.control.kernel import events
 from hostler.control.kernel.actor import Actor
 from hostler.control.kernel.bundle_commands import BundleGrant, DeleteBundle, ExpireBundles, StoreBundle, UseBundle
 from hostler.control.kernel.bundle_rows import DELETED, HELD, BundleRow
+from hostler.control.kernel.changes import Change, gone, made
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import EventRow, NodeRow, OperationRow, TaskRow
 from hostler.control.kernel.transitions import IN_FLIGHT
@@ -45,7 +46,8 @@ def store(draft: Draft, command: StoreBundle) -> Decision:
         last_used_ms=draft.now_ms,
     )
     draft.update(row) if known is not None else draft.insert(row)
-    draft.events.append(_event("bundle.stored", row, draft, command.actor, "bundle.store", size_bytes=row.size_bytes))
+    change = made(size_bytes=row.size_bytes)
+    draft.events.append(_event("bundle.stored", row, draft, command.actor, "bundle.store", change))
     return draft.decision(True)
 
 
@@ -84,14 +86,14 @@ def use(draft: Draft, command: UseBundle) -> Decision:
 
 def expire(draft: Draft, command: ExpireBundles) -> Decision:
     """→ keys of those that went. What an open job names stays, however long ago it was fetched."""
-    gone = []
+    expired = []
     for row in draft.view.unused_bundles(command.unused_since_ms, command.limit):
         if draft.view.bundle_is_named(row.project_id, row.sha256):
             draft.update(replace(row, last_used_ms=draft.now_ms))  # not looked at again for as long
             continue
         _drop(draft, row, _SYSTEM, "bundle.expired", "bundle.expire")
-        gone.append((row.org_id, row.project_id, row.sha256))
-    return draft.decision(tuple(gone))
+        expired.append((row.org_id, row.project_id, row.sha256))
+    return draft.decision(tuple(expired))
 
 
 def require(draft: Draft, org_id: str, project_id: str, sha256: str) -> BundleRow:
@@ -121,18 +123,19 @@ def named_by(operation: OperationRow) -> str:
 
 def _drop(draft: Draft, row: BundleRow, actor: Actor, type_: str, action: str) -> None:
     draft.update(replace(row, state=DELETED))
-    draft.events.append(_event(type_, row, draft, actor, action))
+    draft.events.append(_event(type_, row, draft, actor, action, gone(size_bytes=row.size_bytes)))
 
 
-def _event(type_: str, row: BundleRow, draft: Draft, actor: Actor, action: str, **body: Any) -> EventRow:
+def _event(type_: str, row: BundleRow, draft: Draft, actor: Actor, action: str, change: Change) -> EventRow:
     return events.admin_event(
         type_,
         f"bundles/{row.sha256}",
         draft.now_ms,
         actor=actor,
         action=action,
+        change=change,
         org_id=row.org_id,
         project_id=row.project_id,
         sha256=row.sha256,
-        **body,
+        size_bytes=row.size_bytes,
     )

@@ -10,19 +10,6 @@ import msgspec
 
 from hostler.catalog.policy import PolicyOverlay
 from hostler.control.kernel.actor import Actor as Actor  # noqa: PLC0414 - it is looked for here
-from hostler.control.kernel.allocation_commands import AllocationCommand
-from hostler.control.kernel.bundle_commands import BundleCommand
-from hostler.control.kernel.endpoint_commands import EndpointCommand
-from hostler.control.kernel.job_commands import JobCommand
-from hostler.control.kernel.log_commands import PruneLogs
-from hostler.control.kernel.node_commands import NodeCommand
-from hostler.control.kernel.webhook_commands import (
-    CreateWebhook,
-    DeleteWebhook,
-    EnableWebhook,
-    RecordDelivery,
-    TryWebhook,
-)
 from hostler.wire.mint import MintRequest
 from hostler.wire.node import Hello
 from hostler.wire.report import Report
@@ -360,46 +347,3 @@ class RecordMint(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def task_id(self) -> str:
         return self.request.task_id
-
-
-Command = (
-    SubmitOperation
-    | CancelOperation
-    | RetryOperation
-    | RegisterCatalog
-    | SetDefinitionState
-    | DescribeDefinition
-    | PutPolicy
-    | CreateEnrolmentToken
-    | EnrollNode
-    | RecordCertificate
-    | RevokeNode
-    | NodeHello
-    | NodeGone
-    | TasksAccepted
-    | FoldReports
-    | ExpireTasks
-    | ControlStarted
-    | NodeStatus
-    | ReleaseNode
-    | PublishKeyset
-    | RecoverEpoch
-    | CreatePrincipal
-    | RevokePrincipal
-    | RecordRefusal
-    | MakeCheckpoint
-    | RecordCountersignature
-    | AuthorizeMint
-    | RecordMint
-    | AllocationCommand
-    | JobCommand
-    | NodeCommand
-    | CreateWebhook
-    | DeleteWebhook
-    | EnableWebhook
-    | TryWebhook
-    | RecordDelivery
-    | BundleCommand
-    | EndpointCommand
-    | PruneLogs
-)

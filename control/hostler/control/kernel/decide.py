@@ -103,7 +103,7 @@ HANDLERS: dict[type, Handler] = {
 
 def decide(
     view: View,
-    command: commands.Command,
+    command: Command,
     now_ms: int,
     ids: Ids,
     settings: Settings,

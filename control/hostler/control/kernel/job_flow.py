@@ -11,6 +11,7 @@ from hostler.control.kernel import events, job_book, job_pass
 from hostler.control.kernel.actor import KERNEL, Actor
 from hostler.control.kernel.assign import CLOCK_SKEW_MS, next_sequence
 from hostler.control.kernel.cancel import cancel_open_tasks
+from hostler.control.kernel.changes import Change
 from hostler.control.kernel.job_nodes import spec_of
 from hostler.control.kernel.job_rows import JobRow, JobTaskRow, StrayRow
 from hostler.control.kernel.model import CancelOrder, Draft
@@ -244,6 +245,7 @@ def end_tree(draft: Draft, job: JobRow, actor: Actor, reason: str) -> list[str]:
                 actor=actor,
                 action="job.cancel",
                 result="accepted",
+                change=Change({"cancel_requested": False}, {"cancel_requested": True}),
                 job=each.name,
                 reason=reason[:500],
             )

@@ -19,6 +19,7 @@ from hostler.control.kernel.allocation_states import (
     SCHEDULABLE,
 )
 from hostler.control.kernel.assign import cursor_of
+from hostler.control.kernel.changes import between
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.node_commands import Done, Recovered, RecoverNode
 from hostler.control.kernel.nodes import end_hold
@@ -57,8 +58,7 @@ def recover(draft: Draft, command: RecoverNode) -> Decision:
             actor=command.actor,
             action="node.recover",
             reason=command.reason[:MAX_REASON],
-            before=before,
-            after=_picture(node_of(draft, node.node_id)),
+            change=between(before, _picture(node_of(draft, node.node_id))),
             did=[(done.what, done.operation_id) for done in told.did],
             remains=told.remains,
         )
