@@ -39,6 +39,7 @@ from hostler.control.kernel import (
     webhook_commands,
     webhooks,
 )
+from hostler.control.kernel.all_commands import Command
 from hostler.control.kernel.model import Decision, Draft, Ids, Settings, View
 from hostler.pki.keyset import Keyset
 
