@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from conftest import need, need_root
 from hostler.agent.containers import groups
 from hostler.agent.containers.containerd import Containerd
+from hostler.agent.containers.process import Process
 from hostler.agent.containers.runtime import State
 from hostler.agent.containers.spec import ATTEMPT, PHASE, SETUP_PHASE, TASK, Bind, Limits
 from hostler.base.errors import HostlerError
@@ -19,7 +21,7 @@ from support import containerd as support_containerd
 from support.runtimes import Bed, answered, until
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("containers")]
-RUNTIMES = ("containerd",)
+RUNTIMES = ("containerd", "process")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,13 @@ async def _containerd(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
     return Bed(runtime, support_containerd.IMAGE, daemon.restart)
 
 
-BEDS: dict[str, Any] = {"containerd": _containerd}
+async def _process(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
+    need("busybox")
+    need_root()
+    return Bed(Process(tmp_path / "processes"), "")
+
+
+BEDS: dict[str, Any] = {"containerd": _containerd, "process": _process}
 
 
 async def test_RN_01_it_says_which_one_it_is(bed: Bed) -> None:
