@@ -103,7 +103,9 @@ def test_no_setting_turns_signature_checks_off() -> None:
     """SE-03: there is no warn mode in the code."""
     words = ("signature_mode", "verify_signatures = false", "insecure", "skip_verif", "warn_only")
     off = "insecurerepositories=false"  # apt's own setting, as it is passed to switch that off
-    found = [f"{name_of(p)}: {w}" for p in OUR_CODE for w in words if w in p.read_text().lower().replace(off, "")]
+    local = 'insecure_channel(f"unix://'  # gRPC's word for a socket of this machine, which needs no TLS
+    texts = {name_of(p): p.read_text().lower().replace(off, "").replace(local, "") for p in OUR_CODE}
+    found = [f"{name}: {w}" for name, text in texts.items() for w in words if w in text]
     assert not found
 
 

@@ -10,21 +10,31 @@ from typing import Any
 
 import pytest
 
+from conftest import need, need_root
 from hostler.agent.containers import groups
 from hostler.agent.containers.containerd import Containerd
+from hostler.agent.containers.docker import Docker
+from hostler.agent.containers.process import Process
 from hostler.agent.containers.runtime import State
 from hostler.agent.containers.spec import ATTEMPT, PHASE, SETUP_PHASE, TASK, Bind, Limits
 from hostler.base.errors import HostlerError
 from support import containerd as support_containerd
+from support import dockerd as support_dockerd
 from support.runtimes import Bed, answered, until
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("containers")]
-RUNTIMES = ("containerd",)
+RUNTIMES = ("containerd", "process", "docker")
 
 
 @pytest.fixture(scope="module")
 def containerd_daemon() -> Iterator[support_containerd.Containerd]:
     with support_containerd.containerd() as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def docker_daemon() -> Iterator[support_dockerd.Dockerd]:
+    with support_dockerd.dockerd() as daemon:
         yield daemon
 
 
@@ -41,7 +51,18 @@ async def _containerd(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
     return Bed(runtime, support_containerd.IMAGE, daemon.restart)
 
 
-BEDS: dict[str, Any] = {"containerd": _containerd}
+async def _process(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
+    need("busybox")
+    need_root()
+    return Bed(Process(tmp_path / "processes"), "")
+
+
+async def _docker(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
+    daemon = request.getfixturevalue("docker_daemon")
+    return Bed(Docker(daemon.socket), support_dockerd.IMAGE, daemon.restart)
+
+
+BEDS: dict[str, Any] = {"containerd": _containerd, "process": _process, "docker": _docker}
 
 
 async def test_RN_01_it_says_which_one_it_is(bed: Bed) -> None:

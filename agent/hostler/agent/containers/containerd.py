@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hostler.agent.containers import cri_logs, groups
+from hostler.agent.containers.pulls import by_digest
 from hostler.agent.containers.runtime import (
     Executed,
     Found,
@@ -98,9 +99,7 @@ class Containerd:
         return f"{said.runtime_name} {said.runtime_version}"
 
     async def pull(self, reference: str, auth: PullAuth | None = None) -> str:
-        if "@sha256:" not in reference:
-            raise error("digest_required", f"{reference} is not named by its digest")
-        return await self._client.pull(reference, auth)
+        return await self._client.pull(by_digest(reference), auth)
 
     async def has_image(self, reference: str) -> bool:
         from hostler.cri.v1 import api_pb2 as cri

@@ -1,6 +1,5 @@
 """Calls to containerd over its socket, and what its refusals mean. Imports gRPC: load it where it is used."""
 
-import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -8,6 +7,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
+from hostler.agent.containers.pulls import refused, short
 from hostler.agent.containers.runtime import PullAuth
 from hostler.base.errors import HostlerError, error
 from hostler.cri.v1 import api_pb2 as cri
@@ -26,14 +26,6 @@ _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
 )
 _Answer = TypeVar("_Answer")
-_DENIED = re.compile(
-    r"\b(401|403)\b|unauthorized|denied|insufficient_scope|authorization failed|fetch (oauth|anonymous) token",
-    re.IGNORECASE,
-)
-_DIGEST = re.compile(r"unexpected commit (digest|size)|digest mismatch|digest does not match", re.IGNORECASE)
-_UNREACHABLE = re.compile(
-    r"dial tcp|connection (refused|reset)|no such host|timeout|TLS|x509|EOF|\b5\d\d\b", re.IGNORECASE
-)
 
 
 class Client:
@@ -89,27 +81,14 @@ def failure(what: str, code: grpc.StatusCode, details: str) -> HostlerError:
         return error("timeout", f"{what} did not end in time")
     if code is grpc.StatusCode.NOT_FOUND:
         if "image" in details and "container" not in details.partition("image")[0]:
-            return error("image_missing", f"{what}: containerd does not hold the image: {_short(details)}")
-        return error("container_missing", f"{what}: {_short(details)}")
+            return error("image_missing", f"{what}: containerd does not hold the image: {short(details)}")
+        return error("container_missing", f"{what}: {short(details)}")
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return error("runtime_unavailable", f"containerd offers no container runtime interface, so {what} was not done")
-    return error("container_failed", f"{what}: {_short(details)}")
+    return error("container_failed", f"{what}: {short(details)}")
 
 
 def pull_failure(reference: str, code: grpc.StatusCode, details: str) -> HostlerError:
-    """containerd tells most of it in words only."""
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNIMPLEMENTED):
         return failure(f"pulling {reference}", code, details)
-    said = details.replace(reference, "")  # a name is no reason
-    if _DENIED.search(said):
-        return error("source_denied", f"the registry does not give out {reference}: {_short(said)}")
-    if _DIGEST.search(said):
-        return error("digest_mismatch", f"the registry sent other bytes than {reference} names: {_short(said)}")
-    if _UNREACHABLE.search(said):
-        return error("source_unreachable", f"the registry of {reference} does not answer: {_short(said)}")
-    return error("image_missing", f"the registry does not have {reference}: {_short(said)}")
-
-
-def _short(details: str) -> str:
-    text = " ".join(details.split())
-    return text if len(text) <= 300 else f"...{text[-300:]}"  # the cause stands last
+    return refused(reference, details)

@@ -1,15 +1,16 @@
 """One end of a named pipe, or of a terminal, in asyncio's own loop."""
 
 import asyncio
+import fcntl
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 _PIECE = 64 * 1024
 
 
 class Pipe:
-    """Open for both directions, so that opening it waits for nobody and its end is told by other means."""
+    """A named one is open for both directions, so that opening it waits for nobody; its end is told by other means."""
 
     def __init__(self, place: Path | int) -> None:
         if isinstance(place, int):
@@ -18,29 +19,31 @@ class Pipe:
         else:
             self._fd = os.open(place, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
 
+    @property
+    def descriptor(self) -> int:
+        """-1 once it is closed."""
+        return self._fd
+
     async def read(self, ended: Callable[[], Awaitable[object]]) -> bytes:
         """What comes next; b"" once it has `ended` and everything was read."""
-        while True:
-            data = self._piece()
-            if data is not None:
-                return data
-            if await self._readable(ended):
-                return self._piece() or b""
+        while (data := self.take()) is None:
+            if await Pipe.readable((self,), ended):
+                return self.take() or b""
+        return data
 
     async def write(self, data: bytes) -> None:
         rest = memoryview(data)
-        while rest:
+        while rest and self._fd >= 0:
             try:
                 rest = rest[os.write(self._fd, rest) :]
             except BlockingIOError:
                 await self._writable()
 
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+    def control(self, request: int, argument: bytes) -> None:
+        fcntl.ioctl(self._fd, request, argument)
 
-    def _piece(self) -> bytes | None:
+    def take(self) -> bytes | None:
+        """What is there; None for nothing yet, b"" for nothing any more."""
         if self._fd < 0:
             return b""
         try:
@@ -50,11 +53,19 @@ class Pipe:
         except OSError:  # a terminal whose other side is closed
             return b""
 
-    async def _readable(self, ended: Callable[[], Awaitable[object]]) -> bool:
-        """Until something can be read, or whether it has ended."""
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    @staticmethod
+    async def readable(pipes: "Sequence[Pipe]", ended: Callable[[], Awaitable[object]]) -> bool:
+        """Until one can be read, or whether it has ended."""
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._fd, _settle, ready)
+        watched = [pipe.descriptor for pipe in pipes if pipe.descriptor >= 0]
+        for fd in watched:
+            loop.add_reader(fd, settle, ready)
         try:
             async with asyncio.TaskGroup() as group:
                 over = group.create_task(_until(ended))
@@ -63,24 +74,23 @@ class Pipe:
                 over.cancel()
             return done
         finally:
-            if self._fd >= 0:
-                loop.remove_reader(self._fd)
+            for fd in watched:
+                loop.remove_reader(fd)
 
     async def _writable(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop, fd = asyncio.get_running_loop(), self._fd
         ready: asyncio.Future[None] = loop.create_future()
-        loop.add_writer(self._fd, _settle, ready)
+        loop.add_writer(fd, settle, ready)
         try:
             await ready
         finally:
-            if self._fd >= 0:
-                loop.remove_writer(self._fd)
+            loop.remove_writer(fd)
 
 
 async def _until(ended: Callable[[], Awaitable[object]]) -> None:
     await ended()
 
 
-def _settle(ready: "asyncio.Future[None]") -> None:
+def settle(ready: "asyncio.Future[None]") -> None:
     if not ready.done():
         ready.set_result(None)
