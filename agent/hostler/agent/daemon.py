@@ -142,6 +142,7 @@ class Daemon:
             containers=containers.max_containers,
             accepted=self.outgoing.accepted,
             changed=self._changed,
+            unknown=self.workloads.ended,
         )
         self.renewal = Renewal(self.config.state, self.me, self._renew, self.clock, rng, self._renewed, self._recover)
         self.watch = CapabilityWatch(
