@@ -56,7 +56,8 @@ def test_RN_09_json_is_read_as_well_and_names_without_numbers_stand_for_themselv
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", "[]", "kind: 3", "kind: x", "kind: a/b\ndevices: 7", "kind: a/b\ndevices: [3, {name: [1]}, {name: a/b}]",
+        "", "{", "[]", "kind: 3", "kind: x", "kind: a/b\ndevices: 7",
+        "kind: a/b\ndevices: [3, {name: [1]}, {name: a/b}]",
         "kind: a/b\ndevices: [{name: '../x'}, {name: true}, {name: ''}]", "!!python/object/apply:os.system [x]",
         "kind: 'a/b c'\ndevices: [{name: '0'}]",
     ],
