@@ -16,6 +16,7 @@ from support.fake_runtime import FakeRuntime
 from support.steps import Told, context_of
 from support.workloads import Node
 
+pytestmark = pytest.mark.timeout(30)  # what is not refused runs for ever
 IMAGE = f"registry.example/team/train@sha256:{'a' * 64}"
 
 

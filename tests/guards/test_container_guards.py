@@ -18,6 +18,7 @@ ORPHANS = f"{ADOPTED}::test_K3_orphans_are_stopped_only_when_it_is_sure_that_nob
 ANY_DEATH = f"{ADOPTED}::test_TE_20_no_line_is_lost_or_told_twice_whenever_the_agent_dies"
 STOPPED = f"{ADOPTED}::test_TE_20_a_stopped_agent_says_nothing_and_the_next_one_goes_on"
 FENCE = "test_EF_05_only_a_hard_fence_stops_what_runs_while_the_control_plane_is_silent"
+BEGUN = "\n            if self._begun:"
 HOLD = '            self.ports.hold(uid, ports_in(one.labels.get(spec.PORTS, "")))'
 
 GUARDS: dict[str, tuple[Guard, str]] = {

@@ -95,7 +95,8 @@ class Daemon:
         self._build()
 
     def _spared(self) -> frozenset[int]:
-        return frozenset((self.door.pid,)) if isinstance(self.door, Child) else frozenset()
+        own = frozenset((self.door.pid,)) if isinstance(self.door, Child) else frozenset[int]()
+        return own | self.workloads.pids()
 
     def _build(self) -> None:
         inbox, rng = Inbox(), random.Random()
