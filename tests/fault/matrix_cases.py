@@ -216,6 +216,21 @@ CASES: dict[str, Case] = {
         inputs=lambda place: {},
         effect=lambda place: True,  # it ends with the agent that asked
     ),
+    "container.run": Case(
+        params={
+            "job": "/matrix/job",
+            "command": ["/usr/bin/mkdir", "--", "${inputs.path}"],
+            "runtime": "process",
+            "timeout_seconds": 30,
+        },
+        inputs=lambda place: {"path": str(place.open_directory / place.name)},
+        effect=lambda place: (place.open_directory / place.name).is_dir(),
+    ),
+    "container.stop": Case(
+        params={"job": "${inputs.path}"},
+        inputs=lambda place: {"path": "/matrix/none"},
+        effect=lambda place: True,
+    ),
     "file.render": Case(
         params={"path": "${inputs.path}", "template": "rendered {{ x }}\n", "variables": {"x": "once"}},
         inputs=lambda place: {"path": f"/srv/{place.name}"},

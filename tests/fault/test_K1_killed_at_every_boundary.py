@@ -40,6 +40,7 @@ MATRIX = [(b, k) for k in KINDS for b in BOUNDARIES if k not in ALIKE or b == "a
 FOUND_DONE = {"after_effect"}
 RERUN_IS_HARMLESS = {
     "cluster.verify",
+    "container.stop",
     "credential.mint",
     "artifact.verify",
     "health.check",

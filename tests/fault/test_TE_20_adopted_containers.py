@@ -23,6 +23,9 @@ from support.workloads import Node, stop_agent, until
 NOTHING_LOST = [f"line {number}" for number in range(300)]
 
 
+pytestmark = pytest.mark.timeout(30)  # what is not stopped runs for ever
+
+
 class Died(BaseException):
     """Stands for the end of the process: no edge catches it."""
 

@@ -57,6 +57,9 @@ class FakeBundles:
         self.fetched.append(sha256)
         return self.folder / sha256
 
+    async def release(self, attempt_uid: str) -> None:
+        return
+
 
 class Heard:
     """How long the control plane is silent, and how long it has been there."""

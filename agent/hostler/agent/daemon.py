@@ -107,7 +107,8 @@ class Daemon:
         self._build()
 
     def _spared(self) -> frozenset[int]:
-        return frozenset((self.door.pid,)) if isinstance(self.door, Child) else frozenset()
+        own = frozenset((self.door.pid,)) if isinstance(self.door, Child) else frozenset[int]()
+        return own | self.workloads.pids()
 
     def _build(self) -> None:
         inbox, rng = Inbox(), random.Random()
@@ -156,6 +157,7 @@ class Daemon:
             containers=containers.max_containers,
             accepted=self.outgoing.accepted,
             changed=self._changed,
+            unknown=self.workloads.ended,
         )
         self.renewal = Renewal(self.config.state, self.me, self._renew, self.clock, rng, self._renewed, self._recover)
         self.watch = CapabilityWatch(

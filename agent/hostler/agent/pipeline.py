@@ -53,6 +53,7 @@ class Pipeline:
         containers: int = 64,
         accepted: Callable[[str], None],
         changed: Callable[[], None],
+        unknown: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._inbox = inbox
         self._journal = journal
@@ -67,6 +68,7 @@ class Pipeline:
         self._cancels: dict[str, asyncio.Event] = {}
         self._accepted = accepted
         self._changed = changed
+        self._unknown = unknown  # attempts that are to end, and that the journal does not hold
         self._open = asyncio.Event()  # cleared while the node is drained
         if journal.scheduling != DRAINING:
             self._open.set()
@@ -193,7 +195,9 @@ class Pipeline:
             _log.error("cancel.not_stored", error=err, task_id=order.spec.task_id)
             return
         event = self._cancels.get(order.spec.task_id)
-        if is_open and event is not None:
+        if not is_open:
+            self._unknown(order.spec.attempt_uid)  # the journal may have been lost, and a container not (K3)
+        elif event is not None:
             event.set()
 
     async def _answer(self, verdict: Replayed | Refusal) -> None:

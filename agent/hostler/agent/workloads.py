@@ -102,6 +102,11 @@ class NodeWorkloads:
             self._hold(one)
         self._looked.add(runtime.name)
 
+    def pids(self) -> frozenset[int]:
+        """Children of this process that belong to a runtime and outlive it: no leftovers of a helper."""
+        asked = (getattr(each, "pids", frozenset) for each in self._runtimes.values())
+        return frozenset[int]().union(*(pids() for pids in asked))
+
     def scratch(self, attempt_uid: str) -> Path:
         """Its parent lets nobody else of this node in, so a set-user-id file that a task leaves there is of no use."""
         folder = self._state / "scratch" / attempt_uid

@@ -71,7 +71,7 @@ def _yaml(text: str) -> Any:
     import yaml  # an idle agent on a node without devices carries none
 
     try:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
+        return getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text).get_single_data()
     except (yaml.YAMLError, RecursionError) as err:
         raise ValueError("no YAML") from err
 

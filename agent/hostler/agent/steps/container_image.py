@@ -31,12 +31,17 @@ async def obtain(context: StepContext, runtime: ContainerRuntime) -> str:
     """
     params: ContainerRun = context.params
     reference = reference_in(context)
-    registry = Registry(reference, access_of(context, params.credential), owner_of(context))
+    await _authorise(context, reference)
+    if not await runtime.has_image(params.image):
+        context.log("agent", f"the image comes from {reference.registry}/{reference.repository}")
+    return await runtime.pull(params.image, _auth(context, params.credential))
+
+
+async def _authorise(context: StepContext, reference: Reference) -> None:
+    """Whether the registry would give this very task the image, now, and how large it says that is."""
+    registry = Registry(reference, access_of(context, context.params.credential), owner_of(context))
     found = await find(registry, own_platform())
     refuse_excess_of(found.size, most_bytes(context, 0))
-    if not await runtime.has_image(params.image):
-        context.log("agent", f"image of {found.size} bytes comes from {reference.registry}/{reference.repository}")
-    return await runtime.pull(params.image, _auth(context, params.credential))
 
 
 def _auth(context: StepContext, handle: str) -> PullAuth | None:

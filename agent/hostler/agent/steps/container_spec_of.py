@@ -41,9 +41,7 @@ class Decided:
 
     @property
     def places(self) -> Places:
-        """As the task sees them: a plain process sees the host's own paths."""
-        if self.runtime == PROCESS:
-            return Places(self.socket_directory, self.scratch, self.bundle)
+        """As the task sees them; the process runtime, too, sees to it that they are there."""
         return Places(INSIDE, SCRATCH, APP if self.bundle else "")
 
     def environment(self) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -93,7 +91,7 @@ def spec_of(decided: Decided, phase: str) -> ContainerSpec:
         ports=dict(decided.facts.ports) if main else {},
         host_network=params.network == "host",
         user=NOBODY if restricted else "",
-        working_dir=decided.places.bundle or (decided.scratch if decided.runtime == PROCESS else ""),
+        working_dir=decided.places.bundle or (SCRATCH if decided.runtime == PROCESS else ""),
         capabilities=() if restricted else CAPABILITIES,
         no_new_privileges=not privileged,
         read_only_root=restricted,

@@ -108,12 +108,11 @@ class ContainerTask:
     async def _or_stopped(self, doing: Coroutine[Any, Any, T]) -> T:
         """What has no eye on the step's own end is given up at it."""
         async with owned(doing) as done, owned(self._context.cancelled.wait()) as cancelled:
-            await asyncio.wait(
-                {done, cancelled}, timeout=self._context.deadline.remaining(), return_when=asyncio.FIRST_COMPLETED
-            )
+            either: set[asyncio.Future[Any]] = {done, cancelled}
+            left_s = self._context.deadline.remaining()
+            await asyncio.wait(either, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
             if done.done():
-                made: T = done.result()
-                return made
+                return done.result()
             code = "canceled" if cancelled.done() else "timeout"
             raise error(code, f"task {self._context.task_id} was ended before it was started")
 

@@ -55,7 +55,8 @@ class Watched:
         async with owned(self._output(container, phase)) as output, owned(self._runtime_wait(container)) as end:
             try:
                 async with owned(self._stops(container, phase)) as stops:
-                    await asyncio.wait({end, stops}, return_when=asyncio.FIRST_COMPLETED)
+                    either: set[asyncio.Future[Any]] = {end, stops}
+                    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                     if not end.done():
                         stops.result()
             except Stopped as why:
@@ -114,7 +115,7 @@ class Watched:
                 return
             await asyncio.sleep(_PAUSE_S)
 
-    async def _drained(self, output: "asyncio.Task[None]") -> None:
+    async def _drained(self, output: "asyncio.Future[None]") -> None:
         done, _ = await asyncio.wait({output}, timeout=DRAIN_S)
         if not done:
             self._context.log("agent", "some of the output could not be read")
@@ -175,14 +176,28 @@ class Watched:
 
 
 @contextlib.asynccontextmanager
-async def owned(doing: Coroutine[Any, Any, T]) -> AsyncIterator["asyncio.Task[T]"]:
-    """The task that does it; whatever happens, it has ended when the block is left."""
-    task = asyncio.ensure_future(doing)
+async def owned(doing: Coroutine[Any, Any, T]) -> AsyncIterator["asyncio.Future[T]"]:
+    """What it comes to; however the block is left, it has ended then."""
+    outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    async def settle() -> None:
+        try:
+            outcome.set_result(await doing)
+        except Exception as err:  # noqa: BLE001 - whoever waits for the outcome gets it
+            outcome.set_exception(err)
+            outcome.exception()  # nobody may be waiting any more
+
     try:
-        yield task
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(settle())
+            try:
+                yield outcome
+            finally:
+                task.cancel()
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        doing.close()  # one that was cancelled before it began
 
 
 def failure_of(status: Status, phase: str) -> HostlerError | None:

@@ -8,9 +8,10 @@ from hostler.control.kernel import allocation_flow, capability, events, job_flow
 from hostler.control.kernel.allocation_states import DEGRADED, OK, resting_health
 from hostler.control.kernel.assign import assign, cursor_of, free_slots, give_up, order_cancel, waits
 from hostler.control.kernel.commands import ControlStarted, ExpireTasks, NodeGone, NodeHello, NodeStatus, TasksAccepted
+from hostler.control.kernel.documents import definition_of
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.nodes import prove_certificate
-from hostler.control.kernel.rows import NodeRow, TaskRow
+from hostler.control.kernel.rows import DefinitionRow, NodeRow, TaskRow
 from hostler.control.kernel.tasks import end_task, move_task, node_of, operation_of
 from hostler.control.kernel.transitions import ASSIGNED, FINAL, QUEUED
 
@@ -19,6 +20,7 @@ EXPIRE_LIMIT = 1000
 ROLLBACK, CLONED = "controller_rollback", "identity_cloned"
 KEPT_INSTANCES = 16
 _WORD = 64
+CONTAINER_RUN = "container.run"
 _UNTAKEN = "cancelled before the node took it"
 
 
@@ -205,11 +207,18 @@ def _journal_lost(draft: Draft, node: NodeRow, high_sequence: int, open_tasks: f
     for task in draft.open_tasks_on(node.node_id):
         taken = 0 < task.sequence <= cursor.accepted_sequence
         if taken and task.sequence > high_sequence and task.task_id not in open_tasks:
-            if draft.settings.jobs.is_job(operation_of(draft, task.operation_id).operation_type):
+            if _outlives_its_agent(draft, task):
                 _adopt(draft, task, node)
                 continue
             message = f"node {node.name} lost its journal while it held the task"
             give_up(draft, task, "interrupted_apply", message)
+
+
+def _outlives_its_agent(draft: Draft, task: TaskRow) -> bool:
+    """Its container carries the attempt's id: sent again, the same attempt is adopted and not begun anew (EF-09)."""
+    operation = operation_of(draft, task.operation_id)
+    row = draft.get(DefinitionRow, f"{operation.operation_type}@{operation.version}")
+    return row is not None and any(step.kind == CONTAINER_RUN for step in definition_of(row.document).steps)
 
 
 def _adopt(draft: Draft, task: TaskRow, node: NodeRow) -> None:

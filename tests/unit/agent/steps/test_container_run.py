@@ -76,7 +76,8 @@ async def test_TE_01_TE_09_TE_23_a_task_finds_who_it_is_in_its_environment(tmp_p
     assert env["HOSTLER_WORKER_ID"] == env["IRIS_WORKER_ID"] == builders.NODE
     assert env["HOSTLER_VM_ADDRESS"] == env["IRIS_VM_ADDRESS"] == "10.0.0.7"
     assert env["HOSTLER_CONTROLLER_ADDRESS"] == env["IRIS_CONTROLLER_ADDRESS"]
-    assert env["HOSTLER_CONTROLLER_ADDRESS"].endswith(f"{task.attempt_uid}/task.sock")
+    assert env["HOSTLER_CONTROLLER_ADDRESS"] == "unix:///run/hostler/task.sock"
+    assert runtime.only.spec.binds[0].source.endswith(task.attempt_uid)
     assert (env["HOSTLER_TASK_INDEX"], env["HOSTLER_NUM_TASKS"], env["HOSTLER_ATTEMPT"]) == ("2", "3", "1")
     assert (env["HOSTLER_JOB"], env["HOSTLER_PARENT_JOB"], env["HOSTLER_NAMESPACE"]) == (
         "/ann/train", "/ann/root", "/ann/root",

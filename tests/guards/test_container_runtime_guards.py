@@ -1,0 +1,57 @@
+# ruff: noqa: E501 - a table: one guard a line
+"""Guards of container runtimes, taken out once; a test must go red."""
+
+import pytest
+
+from conftest import need, need_root
+from support.mutant import Guard, outcome_without
+
+C = "hostler.agent.containers"
+CRI, LOGS = "tests/unit/agent/containers/test_cri_spec.py", "tests/unit/agent/containers/test_cri_logs.py"
+
+PROCESS, WALLS = "tests/unit/agent/containers/test_process.py", "tests/real/test_process_runtime.py"
+
+GUARDS = {
+    "containerd: all capabilities are dropped": (f"{C}.cri_spec", "made.capabilities.drop_capabilities.append(\"ALL\")", "pass", f"{CRI}::test_all_capabilities_are_dropped_but_those_that_are_kept"),
+    "no capability beyond the default set": (f"{C}.walls", "if beyond:", "if False:", f"{CRI}::test_a_capability_beyond_the_default_set_is_refused"),
+    "containerd: processes of its own": (f"{C}.cri_spec", "pid=cri.CONTAINER", "pid=cri.NODE", f"{CRI}::test_processes_of_the_node_are_never_seen"),
+    "containerd: memory of its own": (f"{C}.cri_spec", "ipc=cri.POD", "ipc=cri.NODE", f"{CRI}::test_processes_of_the_node_are_never_seen"),
+    "containerd: a container is not privileged": (f"{C}.cri_spec", "        privileged=spec.privileged,\n        readonly_rootfs", "        privileged=True,\n        readonly_rootfs", f"{CRI}::test_nothing_is_privileged_that_was_not_asked_to_be"),
+    "containerd: a sandbox is not privileged": (f"{C}.cri_spec", "seccomp=_seccomp(spec), privileged=spec.privileged", "seccomp=_seccomp(spec), privileged=True", f"{CRI}::test_nothing_is_privileged_that_was_not_asked_to_be"),
+    "containerd: system calls are filtered": (f"{C}.cri_spec", "cri.SecurityProfile.Unconfined if spec.privileged else cri.SecurityProfile.RuntimeDefault", "cri.SecurityProfile.Unconfined", f"{CRI}::test_nothing_is_privileged_that_was_not_asked_to_be"),
+    "containerd: no new privileges": (f"{C}.cri_spec", "no_new_privs=spec.no_new_privileges", "no_new_privs=False", f"{CRI}::test_no_new_privileges_stands_unless_it_was_lifted"),
+    "containerd: what was bound for reading stays so": (f"{C}.cri_spec", "readonly=b.read_only", "readonly=False", f"{CRI}::test_RN_09_every_field_comes_back"),
+    "what has not ended is no end": (f"{C}.cri_spec", "cri.CONTAINER_UNKNOWN: State.UNKNOWN", "cri.CONTAINER_UNKNOWN: State.EXITED", f"{CRI}::test_RN_08_what_has_not_ended_is_no_end"),
+    "a log is no link": (f"{C}.cri_logs", "os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC", "os.O_RDONLY | os.O_CLOEXEC", f"{LOGS}::test_a_log_that_is_a_link_is_not_followed"),
+    "processes: nothing is privileged": (f"{C}.process_spec", "if spec.privileged or kept_capabilities(spec):", "if False:", f"{PROCESS}::test_what_a_process_cannot_have_is_refused"),
+    "processes: a root that is shared is not called read-only": (f"{C}.process_spec", "if spec.read_only_root:", "if False:", f"{PROCESS}::test_what_a_process_cannot_have_is_refused"),
+    "processes: a name is one plain directory": (f"{C}.process", "if not _NAME.fullmatch(spec.name):", "if False:", f"{PROCESS}::test_a_name_is_one_plain_directory"),
+    "processes: a container is one plain directory": (f"{C}.process", "if _NAME.fullmatch(container) and place.is_dir()", "if place.is_dir()", f"{PROCESS}::test_a_name_is_one_plain_directory"),
+}  # fmt: skip
+
+# They start programs as another user, so they need root.
+WALLED = {
+    "processes: no capability can be had": (f"{C}.shim_child", "_libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)", "pass", f"{WALLS}::test_J1_a_process_has_no_capability_and_can_get_none"),
+    "processes: no new privileges": (f"{C}.shim_child", "spec[\"no_new_privileges\"] and _libc", "False and _libc", f"{WALLS}::test_J1_a_process_has_no_capability_and_can_get_none"),
+    "processes: in no group of the agent's": (f"{C}.shim_child", "os.setgroups(groups)", "pass", f"{WALLS}::test_J1_a_process_is_the_user_it_was_given_and_in_no_group_of_the_agent_s"),
+    "processes: another user": (f"{C}.shim_child", "os.setresuid(uid, uid, uid)", "pass", f"{WALLS}::test_J1_a_process_is_the_user_it_was_given_and_in_no_group_of_the_agent_s"),
+    "processes: no core file": (f"{C}.shim_child", "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))", "pass", f"{WALLS}::test_J1_a_process_leaves_no_core"),
+    "processes: they end with their supervisor": (f"{C}.shim_child", "_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # after", "pass  # after", f"{WALLS}::test_a_process_ends_with_its_supervisor"),
+    "processes: bound for reading": (f"{C}.shim_mounts", "if read_only:", "if False:", f"{WALLS}::test_J1_what_is_bound_for_reading_is_not_written"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WALLED)
+def test_without_a_wall_around_processes_a_test_fails(name: str) -> None:
+    need("busybox")
+    need_root()
+    module, text, without, test = WALLED[name]
+    done = outcome_without(Guard(module, text, without), test)
+    assert done.returncode == 1, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("name", GUARDS)
+def test_without_a_guard_of_containers_a_test_fails(name: str) -> None:
+    module, text, without, test = GUARDS[name]
+    done = outcome_without(Guard(module, text, without), test)
+    assert done.returncode == 1, done.stdout[-2000:] + done.stderr[-2000:]
