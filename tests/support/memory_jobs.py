@@ -58,7 +58,7 @@ class MemoryJobs:
             node, job = self.rows[NodeRow].get(task.node_id), self.rows[JobRow].get(task.operation_id)
             if not isinstance(node, NodeRow) or not isinstance(job, JobRow) or node.connection != "lost":
                 return False
-            late = 0 < job.reroute_after_ms and node.last_seen_ms + job.reroute_after_ms <= now_ms
+            late = job.reroute_after_ms > 0 and node.last_seen_ms + job.reroute_after_ms <= now_ms
             return late and task.state in ("assigned", "running")
 
         return self._kept(TaskRow, keep)[:limit]

@@ -16,6 +16,7 @@ NAMES = {
     "artifact_id": "art_0",
     "allocation_id": "alc_x",
     "webhook_id": "whk_x",
+    "job_id": "op_x",
 }
 
 

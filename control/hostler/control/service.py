@@ -65,6 +65,7 @@ async def open_engine(config: ControlConfig, *, recovering: bool = False) -> tup
             envelope_window_ms=config.envelope_seconds * 1000,
             start_within_ms=config.start_within_seconds * 1000,
             allocations=config.allocations.settings(),
+            jobs=config.jobs.settings(),
         ),
         cluster_id=config.cluster_id,
         recovering=recovering,

@@ -6,6 +6,7 @@ The router asks row by row: what is called most stands first.
 from hostler.control.api import bodies
 from hostler.control.api.allocation_table import ALLOCATION_ROUTES
 from hostler.control.api.event_table import EVENT_ROUTES
+from hostler.control.api.job_table import JOB_ROUTES
 from hostler.control.api.policy_table import POLICY_ROUTES
 from hostler.control.api.principal import Caller
 from hostler.control.api.route import Route
@@ -308,5 +309,6 @@ ROUTES: tuple[Route, ...] = (
     *POLICY_ROUTES,
     *EVENT_ROUTES,
     *ALLOCATION_ROUTES,
+    *JOB_ROUTES,
     *WEBHOOK_ROUTES,
 )

@@ -8,10 +8,19 @@ from collections.abc import Iterable
 import msgspec
 
 from hostler.control.kernel import events, job_book
-from hostler.control.kernel.allocation_states import OK, SCHEDULABLE
 from hostler.control.kernel.assign import assign, free_slots, policy_of
 from hostler.control.kernel.cancel import request_cancel
-from hostler.control.kernel.job_nodes import NOTHING, Amounts, NodeState, facts_of, fits, plus, spec_of, unmet
+from hostler.control.kernel.job_nodes import (
+    NOTHING,
+    Amounts,
+    NodeState,
+    blocked_by,
+    facts_of,
+    fits,
+    plus,
+    spec_of,
+    unmet,
+)
 from hostler.control.kernel.job_reasons import Reason
 from hostler.control.kernel.job_room import Placed
 from hostler.control.kernel.job_rows import JobRow, JobTaskRow, StrayRow
@@ -76,18 +85,10 @@ def state_of(draft: Draft, node: NodeRow, leaving: Amounts = NOTHING) -> NodeSta
         node_id=node.node_id,
         name=node.name,
         facts=facts_of(node.node_id, node.name, node.labels, node.capabilities),
-        blocked=_blocked(node),
+        blocked=blocked_by(node.connection, node.hold, node.scheduling, node.health),
         reserved=job_book.held_on(draft, node.node_id),
         leaving=leaving,
     )
-
-
-def _blocked(node: NodeRow) -> str:
-    if node.connection != "connected" or node.hold:
-        return "node_away"
-    if node.scheduling != SCHEDULABLE:
-        return "node_draining"
-    return "" if node.health == OK else "node_unhealthy"
 
 
 def _needs_all(draft: Draft, job: JobRow) -> bool:

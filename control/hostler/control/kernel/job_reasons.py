@@ -48,7 +48,7 @@ class Reasons:
         return known
 
     def _matching(self, where: Where) -> tuple[Reason | None, list[NodeState], list[tuple[int, int, str]]]:
-        """Why no node is there at all, those that are, and for each resource the most free, the most ever, and where."""
+        """Why no node is there at all, or those that are, and of each resource the most free, the most ever, where."""
         if where not in self._matches:
             cause, there = _there(where, self._nodes)
             best = []

@@ -20,7 +20,6 @@ from hostler.control.kernel.job_places import Place, Shelf, Shelves, places_of
 from hostler.control.kernel.job_reasons import Reason, Reasons
 from hostler.control.kernel.job_room import Placed, Rooms
 
-
 _MAKING_ROOM = Reason("preempting", "less important tasks are making room")
 
 
@@ -52,7 +51,7 @@ class Wanting(NamedTuple):
     topology: str = ""
     slots: int = 1 << 30
     blocked: Reason | None = None
-    others: Mapping[str, int] = {}  # noqa: RUF012 - read only
+    others: Mapping[str, int] = {}
 
 
 class Schedule(NamedTuple):
