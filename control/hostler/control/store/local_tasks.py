@@ -1,7 +1,7 @@
 """The one module that reads tasks (DM-15, FD-24).
 
 Everything that decides or delivers goes through the view `local_tasks` and so never sees a task that was
-handed to another cluster; only `SHOWN` and `IDS_SHOWN` read the table itself, for people who look at an operation.
+handed to another cluster; only the `…SHOWN` read the table itself, for people who look at an operation or a job.
 """
 
 from hostler.control.kernel.rows import OperationRow, TaskRow

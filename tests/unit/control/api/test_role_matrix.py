@@ -132,7 +132,7 @@ def test_the_table_keeps_what_the_requirements_say_of_each_role() -> None:
     definitions = {name for name in writes if "operation-definitions" in name}
     assert definitions
     assert not definitions & (of[T] | of[A] | of[M])  # AZ-02: a tenant_admin cannot register commands
-    assert {name.rpartition("/")[2] for name in (of[M] & writes)} == {"operations", "cancel"}  # AZ-04
+    assert {name.rpartition("/")[2] for name in (of[M] & writes)} == {"operations", "jobs", "cancel"}  # AZ-04
     assert {name for name in of[W] if name.startswith("GET /api/v1/projects")} == set()
     assert of[P] == set(EXPECTED)  # AZ-01
 

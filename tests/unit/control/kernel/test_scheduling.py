@@ -317,9 +317,9 @@ def test_a_thousand_jobs_and_a_thousand_nodes_take_well_under_a_second() -> None
         ("unlike, full", unlike, full, (), 0),
         ("unlike, full, preempting", unlike, full, crowd, 0),
     ):
-        began = time.perf_counter()
+        began = time.process_time()
         made = schedule(jobs, places, placed)
-        took[name] = time.perf_counter() - began
+        took[name] = time.process_time() - began
         assert len(made.placements) == count, name
     print({name: f"{seconds * 1000:.0f} ms" for name, seconds in took.items()})
     assert max(took.values()) < 1.0, took
