@@ -118,12 +118,12 @@ def _wanting(draft: Draft, job: JobRow) -> Wanting:
     elif job.gang and any(row.leaving for row in rows):
         waits = sum(row.pending for row in rows)
         blocked = Reason("gang_waits", f"{waits} of {job.replicas} have ended their last attempt")
+    elif job.gang and len(due) < sum(row.pending for row in rows):
+        blocked = Reason("back_off", "one of the gang is tried again soon, and the others with it")
     others: dict[str, int] = {}
     for row in rows:
         if row.node_id:
             others[row.node_id] = others.get(row.node_id, 0) + 1
-    if job.gang and len(due) < sum(row.pending for row in rows):
-        due = []  # one of them is to wait a little, so all do
     return Wanting(
         job_id=job.job_id,
         owner=job.owner,
