@@ -74,7 +74,7 @@ ROUTES: tuple[Route, ...] = (
         "operations.read",
         operations.logs,
         "Log lines, in pages or with follow=true as server-sent events",
-        query=(*_PAGE, "step_id", "follow"),
+        query=(*_PAGE, "step_id", "task_index", "follow"),
         events=True,
         answer=records.Page[records.LogView],
     ),

@@ -202,14 +202,18 @@ def definition(db: sqlite3.Connection, ref: str) -> DefinitionView | None:
     return next(iter(_rows(db, DefinitionView, sql, (ref,))), None)
 
 
-def log_lines(db: sqlite3.Connection, operation_id: str, after: int, limit: int, step_id: str) -> list[LogView]:
+def log_lines(
+    db: sqlite3.Connection, operation_id: str, after: int, limit: int, step_id: str, task_id: str
+) -> list[LogView]:
     sql = (
         f"SELECT {_LOG}, coalesce(n.name, l.node_id) AS node_name FROM log_lines l"  # noqa: S608
         " LEFT JOIN nodes n ON n.node_id = l.node_id"
         " WHERE l.operation_id = :operation AND l.id > :after AND (:step = '' OR l.step_id = :step)"
+        " AND (:task = '' OR l.task_id = :task)"
         " ORDER BY l.id LIMIT :limit"
     )
-    return _rows(db, LogView, sql, {"operation": operation_id, "after": after, "step": step_id, "limit": limit})
+    asked = {"operation": operation_id, "after": after, "step": step_id, "task": task_id, "limit": limit}
+    return _rows(db, LogView, sql, asked)
 
 
 def events(db: sqlite3.Connection, after: int, limit: int, operation_id: str, project_id: str) -> list[EventView]:

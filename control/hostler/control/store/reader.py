@@ -149,8 +149,10 @@ class Reader:
         """The overlays of the global scope, a tenant and a project; "" leaves a scope out."""
         return await self._ask(policies.along, org_id, project_id)
 
-    async def log_lines(self, operation_id: str, after: int, limit: int, step_id: str = "") -> list[LogView]:
-        return await self._ask(queries.log_lines, operation_id, after, limit, step_id)
+    async def log_lines(
+        self, operation_id: str, after: int, limit: int, step_id: str = "", task_id: str = ""
+    ) -> list[LogView]:
+        return await self._ask(queries.log_lines, operation_id, after, limit, step_id, task_id)
 
     async def events(self, after: int, limit: int, operation_id: str = "", project_id: str = "") -> list[EventView]:
         return await self._ask(queries.events, after, limit, operation_id, project_id)

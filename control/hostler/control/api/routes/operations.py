@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,7 @@ from hostler.wire.task import TaskMode
 FINAL = frozenset({"succeeded", "failed", "canceled"})
 STATUSES = ("", "queued", "running", *sorted(FINAL))
 _ABOUT_INPUTS = ("input_schema", "secret_in_payload")
+PLACED = "job.task_placed"
 _QUIET_S = 15.0  # then a comment keeps the connection open
 _BATCH = 500
 
@@ -128,26 +130,36 @@ async def envelope(call: Call) -> bytes:
 async def logs(call: Call) -> Any:
     """Pages of log lines, or with `follow=true` all of them as they come until the operation ends."""
     operation = await call.operation()
-    step_id = call.query("step_id")
+    only = call.query("step_id"), _task_at(operation, call.query("task_index"))
     follow = call.query("follow")
     if follow not in ("", "true", "false"):
         raise error("invalid_request", "follow is either true or false")
     if follow == "true":
         start = sse.last_event_id(call.request.headers.get("last-event-id", ""))
-        return sse.respond(_follow_logs(call, operation, step_id, start))
+        return sse.respond(_follow_logs(call, operation, only, start))
     size = pages.size_of(call.query("page_size"))
     after = pages.log_position(call.query("cursor"))
-    lines = await call.engine.reader.log_lines(operation.operation_id, after, size + 1, step_id)
+    lines = await call.engine.reader.log_lines(operation.operation_id, after, size + 1, *only)
     return pages.log_page(lines, size)
 
 
-async def _follow_logs(call: Call, operation: OperationView, step_id: str, after: int) -> AsyncIterator[bytes]:
+def _task_at(operation: OperationView, index: str) -> str:
+    """The first task of that index, which a job has one of; "" for all. Raises `not_found`."""
+    if not index:
+        return ""
+    found = next((task.task_id for task in operation.tasks if str(task.replica_index) == index), "")
+    if not found:
+        raise error("not_found", f"operation {operation.operation_id} has no task {index[:16]!r}")
+    return found
+
+
+async def _follow_logs(call: Call, operation: OperationView, only: tuple[str, str], after: int) -> AsyncIterator[bytes]:
     engine = call.engine
     while True:
         # mark and status first: what is stored after them is read in the next turn
         mark = engine.wakes.newest(operation.operation_id)
         status = await engine.reader.operation_status(operation.project_id, operation.operation_id)
-        while lines := await engine.reader.log_lines(operation.operation_id, after, _BATCH, step_id):
+        while lines := await engine.reader.log_lines(operation.operation_id, after, _BATCH, *only):
             for line in lines:
                 yield sse.event("log", line, line.id)
             after = lines[-1].id
@@ -167,11 +179,30 @@ async def events(call: Call) -> Any:
     return sse.respond(_follow_events(call, operation, start))
 
 
-async def _follow_events(call: Call, operation: OperationView, after: int) -> AsyncIterator[bytes]:
+async def _follow_events(call: Call, operation: OperationView | None, after: int) -> AsyncIterator[bytes]:
+    """A job's tasks get their nodes one by one, and only a task's present node is heard about it."""
+    place = _Place(after)
+    while operation is not None and not place.over:
+        async for part in _follow_tasks(call, operation, place):
+            yield part
+        if not place.over:
+            operation = await call.engine.reader.operation(operation.project_id, operation.operation_id)
+
+
+@dataclass
+class _Place:
+    """How far a follower of events is."""
+
+    after: int
+    over: bool = False
+
+
+async def _follow_tasks(call: Call, operation: OperationView, place: _Place) -> AsyncIterator[bytes]:
+    """Until the operation has ended, or a task of it was placed."""
     engine, board = call.engine, call.parts.board
     operation_id = operation.operation_id
     tasks = [Key(task.node_id, task.task_id) for task in operation.tasks]
-    live, read, shown = LiveSteps(operation), -1, 0
+    live, read, shown, placed = LiveSteps(operation), -1, 0, False
     with board.following(tasks, partial(engine.wakes.touch, operation_id)):
         while True:
             # mark and status first: what is stored after them is read in the next turn
@@ -179,19 +210,24 @@ async def _follow_events(call: Call, operation: OperationView, after: int) -> As
             if mark != read:
                 read = mark
                 status = await engine.reader.operation_status(operation.project_id, operation_id)
-                while rows := await engine.reader.events(after, _BATCH, operation_id=operation_id):
+                while rows := await engine.reader.events(place.after, _BATCH, operation_id=operation_id):
                     for row in rows:
                         live.note(row)
+                        placed = placed or row.type == PLACED
                         yield sse.event(row.type, row, row.id)
-                    after = rows[-1].id
+                    place.after = rows[-1].id
             shown, steps = board.since(shown, tasks)
             for step in steps:
                 if (progress := live.shown(step)) is not None:
                     yield sse.event("operation.progress", progress)
             if status in FINAL:
+                place.over = True
                 yield sse.event("end", {"status": status})
                 return
+            if placed:
+                return
             if not await call.is_still_welcome():
+                place.over = True
                 return
             if not await engine.wakes.changed(operation_id, mark, _QUIET_S):
                 read = -1  # nobody said that there is news: look once, rather than trust that for ever
