@@ -20,6 +20,7 @@ from hostler.wire.report import Artifact, LogLine, StepReport, StepStatus, TaskR
 from support.allocations import profiles
 from support.builders import definition
 from support.fake_node import FakeNode
+from support.jobs import IMAGE, job_definitions
 from support.plane import ORG, PROJECT, Plane, operations, plane, submission
 
 pytestmark = pytest.mark.timeout(60)
@@ -34,6 +35,7 @@ NAMED = frozenset(
         "allocation_id",
         "webhook_id",
         "sha256",
+        "job_id",
         "node_id",
         "name",
         "index",
@@ -44,6 +46,7 @@ OTHER = {"ref": "demo.write@v1", "operation_type": "demo.write"}
 HOOK = "https://hooks.example.com/acme"
 SECRET = "what acme alone may read"
 CODE = b"what acme's jobs run"
+JOB = {"name": "secret", "image": IMAGE, "command": ["true"]}
 
 
 class Request(NamedTuple):
@@ -68,7 +71,7 @@ class Houses(NamedTuple):
 @asynccontextmanager
 async def houses(folder: Path) -> AsyncIterator[Houses]:
     async with plane(folder) as control:
-        await control.publish(definition(), *profiles())
+        await control.publish(definition(), *job_definitions(), *profiles())
         ours = await control.enroll("gpu-a")
         operation_id = await finished(control, ours, PROJECT)
         artifact = (await control.call("GET", f"{operations()}/{operation_id}/artifacts"))["items"][0]
@@ -76,6 +79,7 @@ async def houses(folder: Path) -> AsyncIterator[Houses]:
         told = await control.call("POST", f"/api/v1/projects/{PROJECT}/webhooks", 201, json={"url": HOOK})
         code = sha256_hex(CODE)
         await control.call("PUT", f"/api/v1/projects/{PROJECT}/bundles/{code}", 201, content=CODE)
+        job = await control.call("POST", f"/api/v1/projects/{PROJECT}/jobs", 202, json=JOB)
         theirs = await control.enroll("gpu-b", org=RIVAL, project=LAB)
         own = await finished(control, theirs, LAB)
         await control.principal("anna", "project_admin", ORG, PROJECT)
@@ -85,7 +89,7 @@ async def houses(folder: Path) -> AsyncIterator[Houses]:
             "project_id": PROJECT, "tenant_id": ORG, "operation_id": operation_id, "node_id": ours.node_id,
             "artifact_id": artifact["artifact_id"], "allocation_id": lent["allocation_id"],
             "webhook_id": told["webhook_id"], "sha256": code,
-            "name": "anna", "index": "0", "node": ours.node_id,
+            "job_id": job["job_id"], "name": "anna", "index": "0", "node": ours.node_id,
         }  # fmt: skip
         described = (await control.http.get("/openapi.json")).json()
         try:
@@ -163,7 +167,7 @@ def variants(houses_: Houses, request: Request) -> list[tuple[dict[str, str], di
     """(of tenant A, of nobody): by A's own address, and by A's id below B's own project or operation."""
     ours, none = houses_.ours, nowhere(houses_.ours)
     found = [(ours, none)]
-    if {"project_id", "operation_id"} <= set(request.names):
+    if {"project_id", "operation_id"} <= set(request.names) or "job_id" in request.names:
         found.append((ours | {"project_id": LAB}, none | {"project_id": LAB}))
     if "sha256" in request.names and request.method != "PUT":  # whoever sends the bytes has them
         found.append((ours | {"project_id": LAB}, none | {"project_id": LAB}))
@@ -198,6 +202,7 @@ async def test_S2_AZ_10_whatever_is_asked_for_is_not_there_or_not_allowed(tmp_pa
 def kept_of(control: Plane) -> list[Any]:
     """Whatever of tenant A could have been changed."""
     tables = ("operations", "operation_policy_overrides", "nodes", "principals", "bundles")
+    tables = ("operations", "jobs", "job_tasks", "operation_policy_overrides", "nodes", "principals")
     return [control.rows(f"SELECT * FROM {table} ORDER BY 1") for table in tables]
 
 

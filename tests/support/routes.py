@@ -17,6 +17,7 @@ NAMES = {
     "allocation_id": "alc_x",
     "webhook_id": "whk_x",
     "sha256": "0" * 64,
+    "job_id": "op_x",
 }
 
 

@@ -13,9 +13,10 @@ from hostler.control.credentials.config import MinterConfig
 from hostler.control.identity.settings import OidcSettings
 from hostler.control.identity.settings import check as check_oidc
 from hostler.control.kernel.allocation_settings import FAMILIES, LINK_ORDER, AllocationSettings
+from hostler.control.kernel.job_settings import JobSettings
 from hostler.control.webhooks.destination import networks
 
-_DEFAULTS = AllocationSettings()
+_DEFAULTS, _JOBS = AllocationSettings(), JobSettings()
 Ref = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9_.]+@v[0-9]+$(?!\n)")]
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=604_800)]
 _LISTEN = r"(?:[A-Za-z0-9.-]+|\[[0-9a-f:]+\]):[0-9]{1,5}"
@@ -77,6 +78,28 @@ class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     total_bytes_per_second: Annotated[int, msgspec.Meta(ge=65_536)] = 8 << 20
 
 
+class Jobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Attributes:
+    profile, private_profile: what a job is compiled to; the second one mints the credential of a private image.
+    lost_grace_seconds: how long a node may be silent before a relocatable task is placed anew.
+    fence_margin_seconds: added to a job's `fence_seconds`, for what stopping takes.
+    """
+
+    profile: Ref = _JOBS.ref
+    private_profile: Ref = _JOBS.private_ref
+    lost_grace_seconds: Seconds = _JOBS.lost_grace_ms // 1000
+    fence_margin_seconds: Seconds = _JOBS.fence_margin_ms // 1000
+
+    def settings(self) -> JobSettings:
+        """For the kernel, in milliseconds."""
+        return JobSettings(
+            ref=self.profile,
+            private_ref=self.private_profile,
+            lost_grace_ms=self.lost_grace_seconds * 1000,
+            fence_margin_ms=self.fence_margin_seconds * 1000,
+        )
+
+
 class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Attributes:
     state_dir: the store; mode 0700.
@@ -91,6 +114,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     recovery_days: how long after its certificate ran out a node may come back with its enrolled key alone.
     allocations: the chain of an allocation's node, and its limits.
     logs: how much of what tasks write is taken and kept.
+    jobs: what jobs are compiled to, and when a lost node's tasks are placed anew.
     checkpoint_seconds: how often a checkpoint over all receipt chains is made, if one has grown.
     oidc: whose tokens for people are believed besides our own.
     webhook_allowed_networks: where webhooks may go besides public addresses, such as 10.20.0.0/16.
@@ -129,6 +153,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     node_telemetry_rows: Annotated[int, msgspec.Meta(ge=1000, le=1_000_000_000)] = 5_000_000
     node_telemetry_series: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 200
     webhook_park_hours: Annotated[int, msgspec.Meta(ge=1, le=720)] = 24
+    jobs: Jobs = Jobs()
     log_format: Literal["auto", "json", "pretty"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     allocations: Allocations = Allocations()

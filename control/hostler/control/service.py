@@ -77,6 +77,7 @@ async def open_engine(config: ControlConfig, *, recovering: bool = False) -> tup
             start_within_ms=config.start_within_seconds * 1000,
             allocations=config.allocations.settings(),
             log_operation_bytes=config.logs.operation_bytes,
+            jobs=config.jobs.settings(),
         ),
         cluster_id=config.cluster_id,
         recovering=recovering,

@@ -49,7 +49,7 @@ def make_app(parts: Parts, version: str) -> Starlette:
     async def metrics(request: Request) -> Response:
         return await _metrics(request, parts)
 
-    routes = [HttpRoute(route.path, _Edge(route, parts), methods=[route.method]) for route in ROUTES]
+    routes = [HttpRoute(route.served, _Edge(route, parts), methods=[route.method]) for route in ROUTES]
     routes += [HttpRoute("/health", health), HttpRoute("/metrics", metrics)]
     routes += [HttpRoute("/openapi.json", served), *web_routes()]
     sockets = [WebSocketRoute(relay.PATH, partial(relay.serve, parts=parts))]

@@ -32,5 +32,10 @@ class Route(NamedTuple):
     answer: Any = None
 
     @property
+    def served(self) -> str:
+        """The path as the router takes it: a job may be named by its own path, which has slashes."""
+        return self.path.replace("{job_id}", "{job_id:path}")
+
+    @property
     def name(self) -> str:
         return f"{self.handler.__module__.rpartition('.')[2]}.{self.handler.__name__}"

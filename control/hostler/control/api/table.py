@@ -9,6 +9,7 @@ from hostler.control.api.bundle_table import BUNDLE_ROUTES
 from hostler.control.api.endpoint_table import ENDPOINT_ROUTES
 from hostler.control.api.event_table import EVENT_ROUTES
 from hostler.control.api.exec_table import EXEC_ROUTES
+from hostler.control.api.job_table import JOB_ROUTES
 from hostler.control.api.policy_table import POLICY_ROUTES
 from hostler.control.api.principal import Caller
 from hostler.control.api.route import Route
@@ -329,6 +330,7 @@ ROUTES: tuple[Route, ...] = (
     *POLICY_ROUTES,
     *EVENT_ROUTES,
     *ALLOCATION_ROUTES,
+    *JOB_ROUTES,
     *WEBHOOK_ROUTES,
     *BUNDLE_ROUTES,
     *ENDPOINT_ROUTES,

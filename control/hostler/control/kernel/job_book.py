@@ -5,7 +5,7 @@ import msgspec
 from hostler.base.errors import error
 from hostler.base.ids import ATTEMPT
 from hostler.control.kernel.job_nodes import NAMES, Amounts, Need, need_of
-from hostler.control.kernel.job_rows import JobRow, JobShareRow, JobTaskRow, NodeLoadRow
+from hostler.control.kernel.job_rows import JobAttemptRow, JobRow, JobShareRow, JobTaskRow, NodeLoadRow
 from hostler.control.kernel.model import Draft
 from hostler.control.kernel.rows import AttemptRow, DefinitionRow, TaskRow
 from hostler.control.kernel.tasks import operation_of
@@ -117,7 +117,12 @@ def next_attempt(draft: Draft, task: TaskRow) -> AttemptRow:
         created_at_ms=draft.now_ms,
     )
     draft.insert(attempt)
+    file_attempt(draft, attempt.task_id, attempt.attempt_number, attempt.attempt_uid)
     return attempt
+
+
+def file_attempt(draft: Draft, task_id: str, number: int, attempt_uid: str) -> None:
+    draft.insert(JobAttemptRow(task_id=task_id, attempt_number=number, attempt_uid=attempt_uid))
 
 
 def ancestors(draft: Draft, job: JobRow) -> list[JobRow]:

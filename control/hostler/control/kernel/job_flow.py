@@ -132,6 +132,9 @@ def requeue(
     timeout_ms = spec_of(job.spec).scheduling_timeout_seconds * 1000
     deadline = draft.now_ms + timeout_ms if timeout_ms else 0
     changed = job_book.release(draft, job, row, pending=True, deadline_ms=deadline, **more)
+    if changed.not_before_ms > draft.now_ms:
+        said = f"node {node_id} could not run it ({code}); it is tried again soon"
+        draft.update(replace(changed, reason="back_off", detail=said))
     now = job_book.job_of(draft, job.job_id)
     draft.update(
         replace(

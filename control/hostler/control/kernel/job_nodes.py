@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hostler.catalog.job import Constraint, JobSpec
+from hostler.control.kernel.allocation_states import OK, SCHEDULABLE
 from hostler.control.kernel.documents import definition_of
 
 # cpu thousandths, bytes of memory, bytes of disk, GPUs, TPUs
@@ -58,6 +59,15 @@ class NodeState(NamedTuple):
     blocked: str = ""
     reserved: Amounts = NOTHING
     leaving: Amounts = NOTHING
+
+
+def blocked_by(connection: str, hold: str, scheduling: str, health: str) -> str:
+    """Code of why nothing new is placed on a node; "" where it is."""
+    if connection != "connected" or hold:
+        return "node_away"
+    if scheduling != SCHEDULABLE:
+        return "node_draining"
+    return "" if health == OK else "node_unhealthy"
 
 
 def plus(left: Amounts, right: Amounts) -> Amounts:

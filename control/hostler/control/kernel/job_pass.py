@@ -8,10 +8,19 @@ from collections.abc import Iterable
 import msgspec
 
 from hostler.control.kernel import events, job_book
-from hostler.control.kernel.allocation_states import OK, SCHEDULABLE
 from hostler.control.kernel.assign import assign, free_slots, policy_of
 from hostler.control.kernel.cancel import request_cancel
-from hostler.control.kernel.job_nodes import NOTHING, Amounts, NodeState, facts_of, fits, plus, spec_of, unmet
+from hostler.control.kernel.job_nodes import (
+    NOTHING,
+    Amounts,
+    NodeState,
+    blocked_by,
+    facts_of,
+    fits,
+    plus,
+    spec_of,
+    unmet,
+)
 from hostler.control.kernel.job_reasons import Reason
 from hostler.control.kernel.job_room import Placed
 from hostler.control.kernel.job_rows import JobRow, JobTaskRow, StrayRow
@@ -76,18 +85,10 @@ def state_of(draft: Draft, node: NodeRow, leaving: Amounts = NOTHING) -> NodeSta
         node_id=node.node_id,
         name=node.name,
         facts=facts_of(node.node_id, node.name, node.labels, node.capabilities),
-        blocked=_blocked(node),
+        blocked=blocked_by(node.connection, node.hold, node.scheduling, node.health),
         reserved=job_book.held_on(draft, node.node_id),
         leaving=leaving,
     )
-
-
-def _blocked(node: NodeRow) -> str:
-    if node.connection != "connected" or node.hold:
-        return "node_away"
-    if node.scheduling != SCHEDULABLE:
-        return "node_draining"
-    return "" if node.health == OK else "node_unhealthy"
 
 
 def _needs_all(draft: Draft, job: JobRow) -> bool:
@@ -117,12 +118,12 @@ def _wanting(draft: Draft, job: JobRow) -> Wanting:
     elif job.gang and any(row.leaving for row in rows):
         waits = sum(row.pending for row in rows)
         blocked = Reason("gang_waits", f"{waits} of {job.replicas} have ended their last attempt")
+    elif job.gang and len(due) < sum(row.pending for row in rows):
+        blocked = Reason("back_off", "one of the gang is tried again soon, and the others with it")
     others: dict[str, int] = {}
     for row in rows:
         if row.node_id:
             others[row.node_id] = others.get(row.node_id, 0) + 1
-    if job.gang and len(due) < sum(row.pending for row in rows):
-        due = []  # one of them is to wait a little, so all do
     return Wanting(
         job_id=job.job_id,
         owner=job.owner,

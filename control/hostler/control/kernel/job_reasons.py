@@ -11,15 +11,22 @@ REASONS: dict[str, str] = {
     "no_node_matches": "no node has what the job asks for, whatever runs there",
     "no_capacity": "nodes match, and what is free of each is too little",
     "gang_waits": "not all tasks of the gang would find a place at once",
-    "node_draining": "every node that matches is cordoned or draining",
-    "node_away": "every node that matches is away, or held",
-    "node_unhealthy": "every node that matches is unhealthy or in quarantine",
+    "node_draining": "nodes match, and most of them are cordoned or draining",
+    "node_away": "nodes match, and most of them are away or held",
+    "node_unhealthy": "nodes match, and most of them are unhealthy or in quarantine",
     "quota": "the policy's max_concurrency is reached",
     "budget": "the job, or one above it, has used up max_task_seconds",
     "preempting": "less important tasks are making room",
     "old_attempt": "an old attempt may still run on the nodes that have room",
     "back_off": "its last node could not run it; it is tried again soon",
     "node_lost": "its node does not answer, and a second copy may not run beside the first",
+}
+
+
+_BLOCKED = {
+    "node_draining": "cordoned or draining",
+    "node_away": "away or held",
+    "node_unhealthy": "unhealthy or in quarantine",
 }
 
 
@@ -48,7 +55,7 @@ class Reasons:
         return known
 
     def _matching(self, where: Where) -> tuple[Reason | None, list[NodeState], list[tuple[int, int, str]]]:
-        """Why no node is there at all, those that are, and for each resource the most free, the most ever, and where."""
+        """Why no node is there at all, or those that are, and of each resource the most free, the most ever, where."""
         if where not in self._matches:
             cause, there = _there(where, self._nodes)
             best = []
@@ -84,7 +91,9 @@ def _there(where: Where, nodes: Sequence[NodeState]) -> tuple[Reason | None, lis
     if there:
         return None, there
     code, count = Counter(node.blocked for node in matching).most_common(1)[0]
-    return Reason(code, f"{REASONS[code]} ({count} of {len(matching)})"), []
+    return Reason(
+        code, f"of {len(matching)} nodes that match, {count} {'is' if count == 1 else 'are'} {_BLOCKED[code]}"
+    ), []
 
 
 def short_of(need: Need, free: Amounts) -> tuple[float, int]:
@@ -103,7 +112,7 @@ def why_not(need: Need, node: NodeState, free: Amounts) -> str:
     if what:
         return f"does not meet: {what}"
     if node.blocked:
-        return REASONS[node.blocked].replace("every node that matches", "the node")
+        return f"it is {_BLOCKED[node.blocked]}"
     if fits(need.amounts, free):
         return ""
     _, index = short_of(need, free)

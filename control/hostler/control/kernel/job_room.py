@@ -65,13 +65,23 @@ class Rooms:
     def make(self, amounts: Amounts, priority: int, not_on: frozenset[str], part: Sequence[Place]) -> bool:
         """Promises a place of `part` to a task, and says who ends for it. False when nobody can or has to."""
         for place in part if self._leaving else ():
-            if place.node_id in self._leaving and place.node_id not in not_on:
-                if fits(amounts, plus(place.free, place.leaving)):
-                    self._promise(place, amounts, ())
-                    return True
+            open_ = place.node_id in self._leaving and place.node_id not in not_on
+            if open_ and fits(amounts, plus(place.free, place.leaving)):
+                self._promise(place, amounts, ())
+                return True
         if priority <= self._lowest:
             return False
-        best: tuple[_Cost, str, Place, list[_Unit]] | None = None
+        best = self._cheapest(amounts, priority, not_on, part)
+        if best is None:
+            return False
+        self._promise(best[0], amounts, best[1])
+        return True
+
+    def _cheapest(
+        self, amounts: Amounts, priority: int, not_on: frozenset[str], part: Sequence[Place]
+    ) -> tuple[Place, list[_Unit]] | None:
+        """Where the least important, and the fewest, would have to end."""
+        best: tuple[_Cost, Place, list[_Unit]] | None = None
         for place in part:
             if place.node_id in not_on or not fits(amounts, self._bound(place, priority)):
                 continue
@@ -79,14 +89,11 @@ class Rooms:
             if units is None:
                 continue
             cost = max(unit.priority for unit in units), sum(len(unit.tasks) for unit in units)
-            if best is None or (cost, place.node_id) < best[:2]:
-                best = cost, place.node_id, place, units
+            if best is None or cost < best[0]:  # of equals the first: places are in order
+                best = cost, place, units
             if cost == (self._lowest, 1):  # it cannot be less
                 break
-        if best is None:
-            return False
-        self._promise(best[2], amounts, best[3])
-        return True
+        return best[1:] if best else None
 
     def make_all(
         self, amounts: Amounts, priority: int, not_on: Sequence[frozenset[str]], part: Sequence[Place]

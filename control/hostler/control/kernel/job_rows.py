@@ -94,6 +94,16 @@ class JobTaskRow(Row, frozen=True, kw_only=True):
     detail: str = ""
 
 
+class JobAttemptRow(Row, frozen=True, kw_only=True):
+    """Which attempt was which try of a task: the way from a job to its history (JB-05)."""
+
+    KEY = ("task_id", "attempt_number")
+
+    task_id: str
+    attempt_number: int
+    attempt_uid: str
+
+
 class NodeLoadRow(Row, frozen=True, kw_only=True):
     """What the tasks placed on a node hold of it, added up (EF-10)."""
 
@@ -138,7 +148,7 @@ class StrayRow(Row, frozen=True, kw_only=True):
     ended_at_ms: int = 0
 
 
-JOB_ROWS: tuple[type[Row], ...] = (JobRow, JobTaskRow, NodeLoadRow, JobShareRow, StrayRow)
+JOB_ROWS: tuple[type[Row], ...] = (JobRow, JobTaskRow, JobAttemptRow, NodeLoadRow, JobShareRow, StrayRow)
 
 
 class JobView(Protocol):

@@ -1,4 +1,4 @@
-"""Asking for jobs and ending them: names, parents, budgets, and what a spec is compiled to (JB-01..04, TE-08, TE-16)."""
+"""Asking for jobs and ending them: names, parents, budgets, what a spec is compiled to (JB-01..04, TE-08, TE-16)."""
 
 from typing import Any
 
@@ -228,6 +228,7 @@ def _rows(
     draft.insert(job)
     deadline = now_ms + spec.scheduling_timeout_seconds * 1000 if spec.scheduling_timeout_seconds else 0
     for task in draft.tasks_of(operation.operation_id):
+        job_book.file_attempt(draft, task.task_id, task.attempt_number, task.attempt_uid)
         draft.insert(
             JobTaskRow(task_id=task.task_id, job_id=job.job_id, task_index=task.replica_index, deadline_ms=deadline)
         )

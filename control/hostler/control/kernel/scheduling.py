@@ -98,7 +98,6 @@ class _Turn:
 
 class _Pass:
     def __init__(self, nodes: tuple[NodeState, ...], placed: tuple[Placed, ...], shares: dict[str, Amounts]) -> None:
-        self._nodes = nodes
         self._places = places_of(nodes)
         self._open = [place for place in self._places if not place.state.blocked]
         self._shelves = Shelves(self._open)
@@ -185,7 +184,9 @@ class _Pass:
 
     def explain(self) -> None:
         """Why the rest waits, as things stand at the end of the pass."""
-        reasons = Reasons(self._nodes, {place.node_id: place.free for place in self._places})
+        reasons = Reasons(
+            [place.state for place in self._places], {place.node_id: place.free for place in self._places}
+        )
         for need, task_id, not_on in self._unplaced:
             self.reasons[task_id] = reasons.of(need, not_on)
         for need, task_id, said in self._waiting_gangs:

@@ -217,6 +217,8 @@ def _journal_lost(draft: Draft, node: NodeRow, high_sequence: int, open_tasks: f
 def _outlives_its_agent(draft: Draft, task: TaskRow) -> bool:
     """Its container carries the attempt's id: sent again, the same attempt is adopted and not begun anew (EF-09)."""
     operation = operation_of(draft, task.operation_id)
+    if draft.settings.jobs.is_job(operation.operation_type):
+        return True
     row = draft.get(DefinitionRow, f"{operation.operation_type}@{operation.version}")
     return row is not None and any(step.kind == CONTAINER_RUN for step in definition_of(row.document).steps)
 

@@ -1,7 +1,7 @@
 """The one module that reads tasks (DM-15, FD-24).
 
 Everything that decides or delivers goes through the view `local_tasks` and so never sees a task that was
-handed to another cluster; only `SHOWN` and `IDS_SHOWN` read the table itself, for people who look at an operation.
+handed to another cluster; only the `…SHOWN` read the table itself, for people who look at an operation or a job.
 """
 
 from hostler.control.kernel.endpoint_rows import EndpointRow
@@ -81,6 +81,14 @@ REROUTE = f"""
       AND j.reroute_after_ms > 0 AND n.last_seen_ms + j.reroute_after_ms <= :now
     ORDER BY t.task_id LIMIT :limit
 """  # noqa: S608
+# A job's tasks for people, a page of them, with the node of the present attempt.
+OF_JOB_SHOWN = """
+    SELECT t.task_id, t.replica_index AS task_index, t.state, t.node_id, coalesce(n.name, t.node_id) AS node,
+      coalesce(n.connection, '') AS connection, t.attempt_number, t.attempt_uid, t.error_code, t.error_message,
+      t.cancel_requested, t.waiting_for, j.pending, j.leaving, j.failures, j.preemptions, j.reason, j.detail
+    FROM job_tasks j JOIN tasks t ON t.task_id = j.task_id LEFT JOIN nodes n ON n.node_id = t.node_id
+    WHERE j.job_id = :job AND j.task_index > :after ORDER BY j.task_index LIMIT :limit
+"""
 OPEN_COUNTS = "SELECT state, count(*) FROM local_tasks WHERE finished_at_ms = 0 GROUP BY state"
 SHOWN = f"SELECT {COLUMNS} FROM tasks WHERE operation_id = ? ORDER BY replica_index, task_id"  # noqa: S608
 IDS_SHOWN = "SELECT task_id FROM tasks WHERE operation_id = ?"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hostler.base.clock import Clock
+from hostler.control.kernel.job_nodes import NodeState
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.store import (
     allocation_queries,
@@ -19,6 +20,7 @@ from hostler.control.store import (
     checkpoints,
     endpoints,
     events,
+    job_queries,
     lifecycle,
     policies,
     queries,
@@ -29,6 +31,7 @@ from hostler.control.store.allocation_queries import AllocationSummary, Allocati
 from hostler.control.store.db import open_reader, store_error
 from hostler.control.store.endpoints import JobState, TaskCaller
 from hostler.control.store.events import Stretch
+from hostler.control.store.job_queries import JobTaskView, JobView, NodeCapacity
 from hostler.control.store.records import (
     ArtifactView,
     AssignedTask,
@@ -283,6 +286,25 @@ class Reader:
 
     async def allocation_events(self, allocation_id: str, after: int, limit: int) -> list[EventView]:
         return await self._ask(allocation_queries.events, allocation_id, after, limit)
+
+    async def job(self, project_id: str, named: str) -> JobView | None:
+        """By id or path."""
+        return await self._ask(job_queries.job, project_id, named)
+
+    async def jobs(
+        self, project_id: str, cursor: str = "", page_size: int = 100, prefix: str = "", state: str = ""
+    ) -> Page[JobView]:
+        return await self._ask(job_queries.jobs, project_id, cursor, page_size, prefix, state)
+
+    async def job_tasks(self, job_id: str, cursor: str = "", page_size: int = 100) -> Page[JobTaskView]:
+        return await self._ask(job_queries.tasks, job_id, cursor, page_size)
+
+    async def job_nodes(self, job_id: str) -> list[tuple[NodeState, str]]:
+        """What the job may run on, and for each node why it does not fit; "" where it does."""
+        return await self._ask(job_queries.fitting, job_id)
+
+    async def capacity(self, cursor: str = "", page_size: int = 100) -> Page[NodeCapacity]:
+        return await self._ask(job_queries.capacity, cursor, page_size)
 
     async def newest_checkpoint(self) -> StoredCheckpoint | None:
         return await self._ask(checkpoints.newest)

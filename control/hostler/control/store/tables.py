@@ -34,6 +34,7 @@ NAMES: dict[type[Row], str] = {
     rows.StepRow: "operation_steps",
     job_rows.JobRow: "jobs",
     job_rows.JobTaskRow: "job_tasks",
+    job_rows.JobAttemptRow: "job_attempts",
     job_rows.NodeLoadRow: "node_loads",
     job_rows.JobShareRow: "job_shares",
     job_rows.StrayRow: "stray_attempts",

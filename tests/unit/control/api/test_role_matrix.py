@@ -38,6 +38,14 @@ EXPECTED: dict[str, set[str]] = {
     "GET /api/v1/projects/{project_id}/operations/{operation_id}/artifacts/{artifact_id}": VIEWERS,
     "GET /api/v1/projects/{project_id}/nodes": VIEWERS,
     "GET /api/v1/projects/{project_id}/endpoints": VIEWERS,
+    "POST /api/v1/projects/{project_id}/jobs": SUBMITTERS,
+    "GET /api/v1/projects/{project_id}/jobs": VIEWERS,
+    "GET /api/v1/projects/{project_id}/jobs/{job_id}": VIEWERS,
+    "GET /api/v1/projects/{project_id}/jobs/{job_id}/tasks": VIEWERS,
+    "GET /api/v1/projects/{project_id}/jobs/{job_id}/explain": VIEWERS,
+    "GET /api/v1/projects/{project_id}/jobs/{job_id}/wait": VIEWERS,
+    "POST /api/v1/projects/{project_id}/jobs/{job_id}/cancel": SUBMITTERS,
+    "GET /api/v1/admin/capacity": PLATFORM,
     # whom a project tells
     "POST /api/v1/projects/{project_id}/webhooks": RETRIERS,
     "GET /api/v1/projects/{project_id}/webhooks": RETRIERS,
@@ -135,6 +143,7 @@ def test_the_table_keeps_what_the_requirements_say_of_each_role() -> None:
     assert not definitions & (of[T] | of[A] | of[M])  # AZ-02: a tenant_admin cannot register commands
     mine = {name.rpartition("/")[2] for name in (of[M] & writes)}
     assert mine == {"operations", "cancel", "{sha256}"}  # AZ-04, and the code of its jobs
+    assert {name.rpartition("/")[2] for name in (of[M] & writes)} == {"operations", "jobs", "cancel"}  # AZ-04
     assert {name for name in of[W] if name.startswith("GET /api/v1/projects")} == set()
     assert of[P] == set(EXPECTED)  # AZ-01
 

@@ -223,10 +223,11 @@ def told(nodes, jobs, placed) -> tuple[list[NodeState], list[Wanting], list[Plac
         if where < len(nodes) and held[0] <= nodes[where][0]:
             reserved[where] = held
             there.append(on(f"p{number}", f"n{where}", priority, cpu, gang=f"g{priority}" if gang else ""))
+    used = {task.node_id for task in there}
     states = [
         state(
             f"n{index}", cpu=cpu, labels={"zone": zone}, blocked=blocked, reserved=reserved.get(index, NOTHING),
-            leaving=reserved.get(index, NOTHING) if leaving and not any(p.node_id == f"n{index}" for p in there) else NOTHING,
+            leaving=reserved.get(index, NOTHING) if leaving and f"n{index}" not in used else NOTHING,
         )
         for index, (cpu, zone, blocked, leaving) in enumerate(nodes)
     ]  # fmt: skip
@@ -316,9 +317,9 @@ def test_a_thousand_jobs_and_a_thousand_nodes_take_well_under_a_second() -> None
         ("unlike, full", unlike, full, (), 0),
         ("unlike, full, preempting", unlike, full, crowd, 0),
     ):
-        began = time.perf_counter()
+        began = time.process_time()
         made = schedule(jobs, places, placed)
-        took[name] = time.perf_counter() - began
+        took[name] = time.process_time() - began
         assert len(made.placements) == count, name
     print({name: f"{seconds * 1000:.0f} ms" for name, seconds in took.items()})
     assert max(took.values()) < 1.0, took

@@ -118,7 +118,7 @@ def test_DM_15_no_module_but_one_reads_the_table_of_tasks() -> None:
     readers = {
         name for name, sql in vars(local_tasks).items() if isinstance(sql, str) and raw.search(sql) and name.isupper()
     }
-    assert readers == {"SHOWN", "IDS_SHOWN"}
+    assert readers == {"SHOWN", "IDS_SHOWN", "OF_JOB_SHOWN"}
 
 
 def test_DM_15_the_cache_reads_tasks_through_the_view_as_well() -> None:

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from hostler.wire.task import TaskMode
 FINAL = frozenset({"succeeded", "failed", "canceled"})
 STATUSES = ("", "queued", "running", *sorted(FINAL))
 _ABOUT_INPUTS = ("input_schema", "secret_in_payload")
+PLACED = "job.task_placed"
 _QUIET_S = 15.0  # then a comment keeps the connection open
 _BATCH = 500
 
@@ -168,11 +170,30 @@ async def events(call: Call) -> Any:
     return sse.respond(_follow_events(call, operation, start))
 
 
-async def _follow_events(call: Call, operation: OperationView, after: int) -> AsyncIterator[bytes]:
+async def _follow_events(call: Call, operation: OperationView | None, after: int) -> AsyncIterator[bytes]:
+    """A job's tasks get their nodes one by one, and only a task's present node is heard about it."""
+    place = _Place(after)
+    while operation is not None and not place.over:
+        async for part in _follow_tasks(call, operation, place):
+            yield part
+        if not place.over:
+            operation = await call.engine.reader.operation(operation.project_id, operation.operation_id)
+
+
+@dataclass
+class _Place:
+    """How far a follower of events is."""
+
+    after: int
+    over: bool = False
+
+
+async def _follow_tasks(call: Call, operation: OperationView, place: _Place) -> AsyncIterator[bytes]:
+    """Until the operation has ended, or a task of it was placed."""
     engine, board = call.engine, call.parts.board
     operation_id = operation.operation_id
     tasks = [Key(task.node_id, task.task_id) for task in operation.tasks]
-    live, read, shown = LiveSteps(operation), -1, 0
+    live, read, shown, placed = LiveSteps(operation), -1, 0, False
     with board.following(tasks, partial(engine.wakes.touch, operation_id)):
         while True:
             # mark and status first: what is stored after them is read in the next turn
@@ -180,19 +201,24 @@ async def _follow_events(call: Call, operation: OperationView, after: int) -> As
             if mark != read:
                 read = mark
                 status = await engine.reader.operation_status(operation.project_id, operation_id)
-                while rows := await engine.reader.events(after, _BATCH, operation_id=operation_id):
+                while rows := await engine.reader.events(place.after, _BATCH, operation_id=operation_id):
                     for row in rows:
                         live.note(row)
+                        placed = placed or row.type == PLACED
                         yield sse.event(row.type, row, row.id)
-                    after = rows[-1].id
+                    place.after = rows[-1].id
             shown, steps = board.since(shown, tasks)
             for step in steps:
                 if (progress := live.shown(step)) is not None:
                     yield sse.event("operation.progress", progress)
             if status in FINAL:
+                place.over = True
                 yield sse.event("end", {"status": status})
                 return
+            if placed:
+                return
             if not await call.is_still_welcome():
+                place.over = True
                 return
             if not await engine.wakes.changed(operation_id, mark, _QUIET_S):
                 read = -1  # nobody said that there is news: look once, rather than trust that for ever

@@ -52,6 +52,13 @@ CREATE INDEX job_tasks_timed ON job_tasks (job_id) WHERE pending = 1 AND (not_be
 
 CREATE INDEX job_tasks_leaving ON job_tasks (job_id) WHERE leaving != '';
 
+CREATE TABLE job_attempts (
+  task_id TEXT NOT NULL REFERENCES tasks (task_id),
+  attempt_number INTEGER NOT NULL,
+  attempt_uid TEXT NOT NULL,
+  PRIMARY KEY (task_id, attempt_number)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE node_loads (
   node_id TEXT PRIMARY KEY REFERENCES nodes (node_id),
   tasks INTEGER NOT NULL CHECK (tasks >= 0),
