@@ -71,6 +71,7 @@ _STYLES = {
     "cordoned": "yellow",
     "draining": "yellow",
     "waiting": "cyan",
+    "pending": "yellow",
 }
 
 
