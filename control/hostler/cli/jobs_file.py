@@ -16,13 +16,13 @@ from hostler.cli.quantities import byte_count, cpu_millis, seconds
 
 Read = Callable[[Any], int]
 # what people write → (field, how it is read)
-_RESOURCES: dict[str, tuple[str, Read]] = {
+RESOURCE_WORDS: dict[str, tuple[str, Read]] = {
     "cpu": ("cpu_millis", cpu_millis),
     "memory": ("memory_bytes", byte_count),
     "disk": ("disk_bytes", byte_count),
     "shm": ("shm_bytes", byte_count),
 }
-_JOB: dict[str, tuple[str, Read]] = {
+JOB_WORDS: dict[str, tuple[str, Read]] = {
     "timeout": ("timeout_seconds", seconds),
     "scheduling_timeout": ("scheduling_timeout_seconds", seconds),
 }
@@ -56,9 +56,9 @@ def read_jobs(path: Path) -> list[JobSpec]:
 
 def spec_of(value: dict[str, Any]) -> JobSpec:
     """Raises `invalid_request` or `unknown_field`, with the pointer of what is wrong."""
-    said = _translated(value, _JOB, "")
+    said = _translated(value, JOB_WORDS, "")
     if isinstance(said.get("resources"), dict):
-        said["resources"] = _translated(said["resources"], _RESOURCES, "/resources")
+        said["resources"] = _translated(said["resources"], RESOURCE_WORDS, "/resources")
     if isinstance(said.get("constraints"), list):
         said["constraints"] = [_constraint(each, f"/constraints/{n}") for n, each in enumerate(said["constraints"])]
     if isinstance(said.get("command"), str):
