@@ -33,10 +33,7 @@ def document(version: str) -> dict[str, Any]:
 def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
     parameters = [_parameter(name, "path") for name in _PARAMETER.findall(route.path)]
     parameters += [_parameter(name, "query") for name in route.query]
-    if route.binary:
-        answer = dict(_BYTES)
-    else:
-        answer = {"application/json": {"schema": schemas[route.answer]}}
+    answer = dict(_BYTES) if route.binary else {"application/json": {"schema": schemas[route.answer]}}
     if route.events:
         answer["text/event-stream"] = {"schema": {"type": "string"}}
     described: dict[str, Any] = {
