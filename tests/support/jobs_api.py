@@ -20,6 +20,7 @@ from hostler.catalog.job import JobSpec, path_of
 
 BASE = "/api/v1/projects/train"
 NOW = 1_800_000_000_000
+_JOB = re.compile(r"/jobs/(.+?)(?:/(tasks|explain|wait|cancel))?")
 
 
 @dataclass
@@ -82,7 +83,11 @@ class JobsApi(AbstractContextManager["JobsApi"]):
             "created_at_ms": NOW, "started_at_ms": NOW + 1000, "finished_at_ms": NOW + 66_000,
             "spec": msgspec.to_builtins(spec), "codes": codes,
         }  # fmt: skip
-        return 201, self.jobs[job_id]
+        return 202, {"job_id": job_id, "name": self.jobs[job_id]["name"], "created": True, "correlation_id": "c"}
+
+    def named(self, text: str) -> dict[str, Any] | None:
+        """By id, or by path."""
+        return next((job for job in self.jobs.values() if text in (job["job_id"], job["name"])), None)
 
     def tasks(self, job: dict[str, Any]) -> list[dict[str, Any]]:
         return [
@@ -134,7 +139,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         path, query = unquote(split.path).removeprefix(BASE), parse_qs(split.query)
         self.api.called.append(("GET", path))
         if path == "/jobs":
-            return self._answer(200, {"items": list(self.api.jobs.values())[::-1], "next_cursor": ""})
+            (state,), (prefix,) = query.get("state", [""]), query.get("prefix", [""])
+            found_jobs = [
+                job
+                for job in reversed(self.api.jobs.values())
+                if state in ("", job["state"]) and f"{job['name']}/".startswith(f"{prefix}/" if prefix else "")
+            ]
+            return self._answer(200, {"items": found_jobs, "next_cursor": ""})
         if path == "/bundles":
             kept = [
                 {"sha256": name, "size_bytes": len(data), "created_by": "ann", "created_at_ms": 1, "last_used_ms": 1}
@@ -145,9 +156,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             there = found[1] in self.api.bundles
             return self._answer(*((200, {"sha256": found[1]}) if there else (404, _problem(404, "not_found"))))
         if (found := re.fullmatch(r"/operations/(\w+)/logs", path)) and found[1] in self.api.jobs:
-            return self._logs(found[1], follow=query.get("follow") == ["true"])
-        if (found := re.fullmatch(r"/jobs/(\w+)(?:/(\w+))?", path)) and found[1] in self.api.jobs:
-            return self._job(self.api.jobs[found[1]], found[2] or "")
+            return self._logs(found[1], query)
+        if (found := _JOB.fullmatch(path)) and (job := self.api.named(found[1])):
+            return self._job(job, found[2] or "")
         return self._answer(404, _problem(404, "not_found"))
 
     def _job(self, job: dict[str, Any], part: str) -> None:
@@ -161,9 +172,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._answer(200, job | {"state": "running"})
         return self._answer(200, job)
 
-    def _logs(self, job_id: str, *, follow: bool) -> None:
-        lines = self.api.lines(job_id)
-        if not follow:
+    def _logs(self, job_id: str, query: dict[str, list[str]]) -> None:
+        task, attempt = query.get("task_index", [""])[0], query.get("attempt", ["1"])[0]
+        lines = [line for line in self.api.lines(job_id) if line["task_id"].endswith(f"_{task}" if task else "")]
+        lines = lines if attempt == "1" else []
+        if query.get("follow") != ["true"]:
             self._answer(200, {"items": lines, "next_cursor": ""})
             return
         self.send_response(200)
@@ -181,9 +194,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         body = self._body()
         if path == "/jobs":
             return self._answer(*self.api.submit(json.loads(body)))
-        found = re.fullmatch(r"/jobs/(\w+)/cancel", path)
-        there = found is not None and found[1] in self.api.jobs
-        return self._answer(*((202, {"job_id": found[1]}) if found and there else (404, _problem(404, "not_found"))))
+        found = _JOB.fullmatch(path)
+        job = self.api.named(found[1]) if found and found[2] == "cancel" else None
+        return self._answer(*((202, {"job_id": job["job_id"]}) if job else (404, _problem(404, "not_found"))))
 
     def do_PUT(self) -> None:
         path = unquote(self.path).removeprefix(BASE)

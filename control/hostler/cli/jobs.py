@@ -67,7 +67,7 @@ def run(settings: Settings, argv: tuple[str, ...], output: str, **options: Any) 
     from hostler.cli.jobs_follow import follow_to_end
 
     if output != "json":
-        click.echo(f"{made['job_id']} {api.path_in(made)}" if "name" in made else made["job_id"], err=True)
+        click.echo(f"{made['job_id']} {made['name']}{_note(made)}", err=True)
     sys.exit(follow_to_end(client, settings, made["job_id"], output))
 
 
@@ -151,6 +151,10 @@ def _submit(client: Client, settings: Settings, spec: JobSpec, output: str, opti
         jobs_bundle.upload(client, settings, workspace, output, options["max_bundle"])
         made = client.call("POST", api.jobs_path(settings), body=body)
     return made
+
+
+def _note(made: dict[str, Any]) -> str:
+    return "" if made.get("created", True) else " (it was there already)"
 
 
 def _print_made(made: list[dict[str, Any]], output: str) -> None:

@@ -1,7 +1,9 @@
 """Paths and bodies of the jobs API, as the command line builds them."""
 
+import heapq
 import secrets
 import time
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import click
@@ -49,27 +51,22 @@ def body_of(spec: JobSpec, *, bundle: str = "", key: str = "", parent: str = "")
 
 
 def resolve(client: Client, settings: Settings, job: str) -> str:
-    """The id of a job that a person names by id, or by its path `/user/name`: the newest of that path.
-
-    Raises:
-        HostlerError: `not_found`.
-    """
+    """The id of a job that a person names by id, or by its path `/user/name`. Raises `not_found`."""
     if not job.startswith("/"):
         return job
-    for found in client.pages(jobs_path(settings), page_size=200):
-        if found["name"] in (job, job.rpartition("/")[2]) and path_in(found) == job:
-            job_id: str = found["job_id"]
-            return job_id
-    raise error("not_found", f"there is no job {job!r} in project {project_of(settings)!r}")
+    job_id: str = client.call("GET", job_path(settings, job))["job_id"]
+    return job_id
 
 
-def path_in(job: dict[str, Any]) -> str:
-    """The job's whole name: `name` is the path itself, or its last part below the parent."""
-    name: str = job["name"]
-    if name.startswith("/"):
-        return name
-    parent = job.get("parent") or f"/{job.get('user', '')}"
-    return f"{parent}/{name}"
+def listed(client: Client, settings: Settings, states: Collection[str], below: str) -> Iterator[dict[str, Any]]:
+    """Newest first, in these states. Each state is asked for by itself: the ended ones may be very many."""
+    asked = [""] if set(states) == set(STATES) else sorted(set(states))
+    pages = [client.pages(jobs_path(settings), page_size=200, **_said(state=state, prefix=below)) for state in asked]
+    return heapq.merge(*pages, key=lambda job: job["job_id"], reverse=True)
+
+
+def _said(**filters: str) -> dict[str, Any]:
+    return {name: value for name, value in filters.items() if value}
 
 
 def finished(client: Client, settings: Settings, job_id: str, patience_s: int | None = None) -> dict[str, Any]:

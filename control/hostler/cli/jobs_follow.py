@@ -2,14 +2,14 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import click
 
 from hostler.cli import jobs_api as api
 from hostler.cli.client import Client
-from hostler.cli.output import print_json
+from hostler.cli.output import harmless, print_json
 from hostler.cli.quantities import shown_seconds
 from hostler.cli.settings import Settings
 
@@ -72,19 +72,11 @@ class Printer:
         """What a task wrote to stderr goes there; what the agent says of it as well."""
         index = self.index(line["task_id"])
         prefix = f"[{index:>{self._width}}] " if self._width else ""
-        click.echo(f"{prefix}{line['text']}", err=line["stream"] != "stdout")
-
-
-def chosen(
-    lines: Iterator[dict[str, Any]], index: Callable[[str], int], *, task: int | None, attempts: set[str], since_ms: int
-) -> Iterator[dict[str, Any]]:
-    """Those of one task, of some attempts, since a moment."""
-    for line in lines:
-        if task is not None and index(line["task_id"]) != task:
-            continue
-        if (attempts and line.get("attempt_uid") not in attempts) or line["at_ms"] < since_ms:
-            continue
-        yield line
+        to_stdout = line["stream"] == "stdout"
+        text = line["text"]
+        if (sys.stdout if to_stdout else sys.stderr).isatty():
+            text = harmless(text)  # a terminal acts on what a task writes; a file gets it as it is
+        click.echo(f"{prefix}{text}", err=not to_stdout)
 
 
 def print_summary(job: dict[str, Any], tasks: list[dict[str, Any]]) -> None:
@@ -94,7 +86,7 @@ def print_summary(job: dict[str, Any], tasks: list[dict[str, Any]]) -> None:
     colour = {"succeeded": "green", "failed": "red"}.get(job["state"], "yellow")
     counts = job.get("tasks") or {}
     parts = [f"{counts[state]} {state}" for state in ("succeeded", "failed", "canceled") if counts.get(state)]
-    click.echo(f"{api.path_in(job)} {click.style(job['state'], fg=colour)}{took} ({', '.join(parts)})", err=True)
+    click.echo(f"{job['name']} {click.style(job['state'], fg=colour)}{took} ({', '.join(parts)})", err=True)
     for task in [task for task in tasks if task["state"] == "failed"][:10]:
         why = task.get("error_message") or task.get("reason") or ""
         code = "" if task.get("exit_code") is None else f" with exit code {task['exit_code']}"

@@ -24,17 +24,14 @@ from hostler.cli.settings import Settings
 def list_jobs(settings: Settings, everything: bool, states: tuple[str, ...], output: str, **options: Any) -> None:
     """List jobs that have not ended, newest first; with --all every one."""
     wanted = states or (api.STATES if everything else api.OPEN)
-    found = (
-        job
-        for job in api.client_of(settings).pages(api.jobs_path(settings), page_size=200)
-        if job["state"] in wanted and _fits(job, options["user"], options["below"])
-    )
+    jobs = api.listed(api.client_of(settings), settings, wanted, options["below"].rstrip("/"))
+    found = (job for job in jobs if options["user"] in ("", job["user"]))
     items = list(islice(found, options["limit"]))
     if output == "json":
         print_json(items)
         return
     rows = [
-        (api.path_in(job), job["state"], _counts(job), job["priority"], age(job["created_at_ms"]), job["job_id"])
+        (job["name"], job["state"], _counts(job), job["priority"], age(job["created_at_ms"]), job["job_id"])
         for job in items
     ]
     table(("JOB", "STATE", "TASKS", "PRIORITY", "AGE", "ID"), rows)
@@ -114,11 +111,6 @@ def age(at_ms: int) -> str:
     return shown_seconds(int(time.time() * 1000) - at_ms) if at_ms else ""
 
 
-def _fits(job: dict[str, Any], user: str, below: str) -> bool:
-    path = api.path_in(job)
-    return (not user or job.get("user") == user) and (not below or path == below or path.startswith(f"{below}/"))
-
-
 def _counts(job: dict[str, Any]) -> str:
     """Done of all, and what failed."""
     counts = job.get("tasks") or {}
@@ -137,7 +129,7 @@ def _facts(job: dict[str, Any]) -> list[tuple[str, Any]]:
     ]
     started, ended = job.get("started_at_ms") or 0, job.get("finished_at_ms") or 0
     facts = [
-        ("job", api.path_in(job)),
+        ("job", job["name"]),
         ("id", job["job_id"]),
         ("state", job["state"]),
         ("reason", job.get("reason")),

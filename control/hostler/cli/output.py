@@ -18,6 +18,15 @@ _PIPE_WIDTH = 1000
 _USAGE_CODES = {"invalid_config", "invalid_yaml"}
 
 
+# What a terminal would act on, but for tabs: a task writes its own log, and whoever reads it is somebody else.
+_ACTIVE = {code: f"\\x{code:02x}" for code in (*range(9), *range(10, 32), *range(127, 160))}
+
+
+def harmless(text: str) -> str:
+    """The text with control characters spelled out."""
+    return text.translate(_ACTIVE)
+
+
 def output_option(function: F) -> F:
     """Adds `--output text|json` to a command."""
     option = click.option(

@@ -60,7 +60,7 @@ def test_lines_of_many_tasks_begin_with_their_number_and_the_first_failure_is_th
 
 def test_a_job_is_json_for_programs_and_an_id_when_detached(api: JobsApi) -> None:
     result = jobs(api, "run", "-d", "--image", IMAGE, "true")
-    assert (result.exit_code, result.stdout) == (0, "op_1\n")
+    assert (result.exit_code, result.stdout) == (0, "op_1\n"), result.output
     result = jobs(api, "run", "--output", "json", "--image", IMAGE, "true")
     document = json.loads(result.stdout)
     assert (document["state"], document["task_list"][0]["exit_code"]) == ("succeeded", 0)
@@ -238,8 +238,8 @@ def test_logs_of_one_task_one_try_and_one_hour(api: JobsApi) -> None:
     assert jobs(api, "logs", "op_1").stdout == "[0] a\n[1] b\n"
     assert jobs(api, "logs", "-f", "op_1", "--task", "1").stdout == "[1] b\n"
     assert jobs(api, "logs", "op_1", "--task", "1", "--attempt", "1").stdout == "[1] b\n"
-    assert jobs(api, "logs", "op_1", "--task", "1", "--attempt", "2").exit_code == 2
-    assert jobs(api, "logs", "op_1", "--attempt", "1").exit_code == 2
+    assert jobs(api, "logs", "op_1", "--task", "1", "--attempt", "2").stdout == ""
+    assert jobs(api, "logs", "op_1", "--since", "1h").stdout == "[0] a\n[1] b\n"
     lines = [json.loads(line) for line in jobs(api, "logs", "op_1", "--output", "json").stdout.splitlines()]
     assert [line["text"] for line in lines] == ["a", "b", "c"]
 
@@ -285,3 +285,20 @@ def test_a_second_ctrl_c_cancels(api: JobsApi, monkeypatch: pytest.MonkeyPatch, 
     assert jobs_follow.follow_to_end(client, settings, "op_1", "text") == 130
     client.close()
     assert ("POST", "/jobs/op_1/cancel") in api.called
+
+
+def test_a_terminal_does_not_act_on_what_a_task_writes(
+    api: JobsApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from hostler.cli import jobs_follow
+    from hostler.cli.client import Client
+    from hostler.cli.settings import Settings
+
+    api.fate = Fate(lines=[(0, "stdout", "\x1b]0;owned\x07 a\tb")])
+    assert jobs(api, "run", "--name", "x", "true").stdout == "\x1b]0;owned\x07 a\tb\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    settings = Settings(server=api.uri, project="train")
+    client = Client(settings)
+    assert jobs_follow.follow_to_end(client, settings, "op_1", "text") == 0
+    client.close()
+    assert capsys.readouterr().out == "\\x1b]0;owned\\x07 a\tb\n"
