@@ -1,9 +1,11 @@
-"""Writes the reference pages that are made from the code: `docs/errors.md`, `docs/events.md`, `docs/steps/*.md`.
+"""Writes the reference pages that are made from the code: `docs/errors.md`, `docs/events.md`, `docs/jobs-reference.md`,
+`docs/steps/*.md`.
 
 `python -I packaging/reference.py [--check]`; with `--check` it only says whether they are fresh.
 """
 
 import inspect
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,10 @@ import msgspec
 
 from hostler.base.codes import CODES
 from hostler.base.errors import FAMILIES
+from hostler.catalog.job import JobSpec
 from hostler.catalog.kinds import KINDS
+from hostler.catalog.params.container import ContainerRun
+from hostler.cli.jobs_file import JOB_WORDS, RESOURCE_WORDS
 from hostler.control.kernel.event_types import EVENT_TYPES
 from hostler.control.kernel.events import ProgressBody
 
@@ -70,6 +75,57 @@ def step_page(name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def jobs_page() -> str:
+    """Every field of a job, with what the code says of it; `JobSpec` leaves to `ContainerRun` what means the same."""
+    _, parts = msgspec.json.schema_components([JobSpec], ref_template="#{name}")
+    meant = meanings(ContainerRun) | meanings(JobSpec)
+    lines = [
+        NOTICE + "# Fields of a job\n",
+        "What a document of a YAML job file, and the body of `POST /api/v1/projects/{project_id}/jobs`, may hold.",
+        "[jobs.md](jobs.md) explains them; an unknown field is refused.\n",
+        *field_table(parts["JobSpec"], meant),
+        "\nIn files, people may write these words instead, with amounts such as `500m`, `4GiB` and `2h`:",
+        f"{words_line(JOB_WORDS)}, and in `resources` {words_line(RESOURCE_WORDS)}.",
+    ]
+    for part, schema in sorted(parts.items()):
+        if part != "JobSpec":
+            kind = next(kind for kind in msgspec_structs(JobSpec) if kind.__name__ == part)
+            first = (inspect.getdoc(kind) or "").partition("\nAttributes:")[0].strip()
+            lines += [f"\n## {part}\n", *([first.replace("\n", " ") + "\n"] if first else [])]
+            lines += field_table(schema, meanings(kind))
+    return "\n".join(lines) + "\n"
+
+
+def words_line(words: dict[str, Any]) -> str:
+    return ", ".join(f"`{word}` for `{field}`" for word, (field, _) in words.items())
+
+
+def msgspec_structs(type_: Any) -> list[type[msgspec.Struct]]:
+    """The struct types that a type is made of."""
+    if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        inner = [each for field in msgspec.structs.fields(type_) for each in msgspec_structs(field.type)]
+        return [type_, *inner]
+    return [each for argument in getattr(type_, "__args__", ()) for each in msgspec_structs(argument)]
+
+
+def meanings(type_: type) -> dict[str, str]:
+    """Field → what the docstring's `Attributes` say of it."""
+    _, _, told = (inspect.getdoc(type_) or "").partition("Attributes:\n")
+    found: dict[str, str] = {}
+    for names, text in re.findall(r"^    (\w+(?:, \w+)*): (.+(?:\n     +.+)*)", told, re.MULTILINE):
+        for name in names.split(", "):
+            found[name] = re.sub(r"\s+", " ", text)
+    return found
+
+
+def field_table(schema: dict[str, Any], meant: dict[str, str]) -> list[str]:
+    rows = parameter_table(schema)
+    lines = ["| name | type | default | meaning |", "| --- | --- | --- | --- |"]
+    for name, row in zip(schema.get("properties", {}), rows[2:], strict=True):
+        lines.append(f"{row} {meant.get(name, '')} |")
+    return lines
+
+
 def parameter_table(schema: dict[str, Any]) -> list[str]:
     required = set(schema.get("required", ()))
     lines = ["| name | type | default |", "| --- | --- | --- |"]
@@ -98,6 +154,7 @@ LIMITS = {"pattern": "matches", "minimum": "at least", "maximum": "at most", "ma
 
 def pages() -> dict[Path, str]:
     made = {DOCS / "errors.md": errors_page(), DOCS / "events.md": events_page()}
+    made[DOCS / "jobs-reference.md"] = jobs_page()
     return made | {DOCS / "steps" / f"{name}.md": step_page(name) for name in KINDS}
 
 

@@ -25,6 +25,7 @@ from hostler.agent.outside.outside import Outside
 from hostler.agent.outside.spawn import DEFAULT_USER, Child
 from hostler.base.digest import sha256_hex
 from hostler.base.errors import HostlerError
+from hostler.control.rpc import bundle_feed
 from hostler.wire.task import TaskSpec
 from support.builders import definition
 from support.bundling import FakeSource, cache, facts, left
@@ -260,6 +261,43 @@ async def test_JB_08_a_network_process_killed_in_the_middle_costs_no_byte_twice(
         assert asked[0] == 0
         assert len(asked) >= 3
         assert 1_000_000 < asked[1] < asked[-1] < len(CODE)
+
+
+@pytest.mark.parametrize(("end", "code"), [("cancel", "bundle_not_bound"), ("revoke", "revoked")])
+async def test_JB_08_who_may_no_more_gets_no_more(end: str, code: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """Cancelled or revoked in the middle: the stream ends at the next look, not at its own end."""
+    monkeypatch.setattr(bundle_feed, "_LOOK_AGAIN_BYTES", bundle_feed.CHUNK_BYTES)
+    monkeypatch.setattr(outside_module, "CREDIT", 1)
+    async with house(tmp_path) as (control, node), far(node, tmp_path / "b") as there, node.session() as session:
+        operation_id = await job(control, node)
+        (task,) = await session.take()
+        pieces = there.source(task.task_id, task.attempt_uid, SHA, 0)
+        await anext(pieces)
+        if end == "cancel":
+            await control.call("POST", f"/api/v1/projects/{PROJECT}/operations/{operation_id}/cancel", 202)
+        else:
+            await control.call("POST", f"/api/v1/admin/nodes/{node.node_id}/revoke")
+        got = 0
+
+        async def rest() -> None:
+            nonlocal got
+            async for piece in pieces:
+                got += len(piece.data)
+
+        assert await failure(rest()) == code
+        assert got < len(CODE) - bundle_feed.CHUNK_BYTES
+
+
+async def test_a_node_fetches_so_many_at_once(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(bundle_feed, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(outside_module, "CREDIT", 1)
+    async with house(tmp_path) as (control, node), far(node, tmp_path / "b") as there, node.session() as session:
+        await job(control, node)
+        (task,) = await session.take()
+        first, second = (there.source(task.task_id, task.attempt_uid, SHA, 0) for _ in range(2))
+        await anext(first)
+        assert await failure(anext(second)) == "rate_limited"
+        await first.aclose()
 
 
 async def test_SE_04_no_more_waits_in_the_runner_than_it_asked_for(tmp_path: Path, monkeypatch: Any) -> None:

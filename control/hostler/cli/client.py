@@ -74,6 +74,18 @@ class Client:
         except msgspec.MsgspecError as err:
             raise error("internal_error", f"{self._server} does not answer as a control plane does") from err
 
+    def send(self, path: str, chunks: Iterator[bytes], size: int) -> Any:
+        """PUTs bytes as they come; the decoded answer. Raises as `call` does."""
+        headers = {"content-type": "application/octet-stream", "content-length": str(size)}
+        timeout = self._httpx.Timeout(_TIMEOUT_S, read=300.0, write=300.0)
+        try:
+            answer = self._http.put(path, content=chunks, headers=headers, timeout=timeout)
+        except self._httpx.TransportError as err:
+            raise self._unreachable(err) from err
+        if not answer.is_success:
+            raise _problem(answer.status_code, answer.content)
+        return msgspec.json.decode(answer.content)
+
     def raw(self, path: str, **params: Any) -> bytes:
         """The answer's bytes, as they are."""
         try:

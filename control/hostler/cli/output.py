@@ -80,6 +80,7 @@ _STYLES = {
     "cordoned": "yellow",
     "draining": "yellow",
     "waiting": "cyan",
+    "pending": "yellow",
 }
 
 

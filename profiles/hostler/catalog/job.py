@@ -61,6 +61,14 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             `replace` it. One that has ended is replaced, `keep` apart where it succeeded.
         max_task_seconds: budget of the job and all below it: seconds of tasks that have run; 0 for none.
         cluster, backend: pins; both at once are refused (JB-06).
+        resources: of each task.
+        gang: all tasks at once, or none; null for each as there is room.
+        constraints: what a node has to be.
+        priority: a job of a higher band may take the place of a lower one.
+        preemptible: whether its tasks may be stopped for a higher band, and tried again elsewhere.
+        retries: how often a task is tried again.
+        mounts: directories of the node.
+        allocation: only nodes that this allocation holds.
     """
 
     name: Part

@@ -47,6 +47,14 @@ def read_source(path: Path) -> Source:
 
 def parse(data: bytes, file: str) -> Source:
     """The document in `data`; see `read_source`."""
+    found = parse_all(data, file)
+    if len(found) != 1:
+        raise error("invalid_yaml", f"{file} holds {len(found)} documents, not one")
+    return found[0]
+
+
+def parse_all(data: bytes, file: str) -> list[Source]:
+    """Every document in `data`, with the lines that they have in the file; see `read_source`."""
     import yaml
 
     if len(data) > MAX_BYTES:
@@ -55,7 +63,7 @@ def parse(data: bytes, file: str) -> Source:
         text = data.decode()
         if any(isinstance(token, yaml.AnchorToken | yaml.AliasToken) for token in yaml.scan(text, yaml.CSafeLoader)):
             raise error("invalid_yaml", f"{file} uses anchors or aliases, which profiles do not have")
-        node = yaml.compose(text, Loader=yaml.CSafeLoader)
+        nodes = list(yaml.compose_all(text, Loader=yaml.CSafeLoader))
     except UnicodeDecodeError as err:
         raise error("invalid_yaml", f"{file} is not UTF-8 text") from err
     except yaml.YAMLError as err:
@@ -63,10 +71,13 @@ def parse(data: bytes, file: str) -> Source:
         where = f", line {mark.line + 1}" if mark else ""
         problem = getattr(err, "problem", None) or "not valid YAML"
         raise error("invalid_yaml", f"{file}{where}: {problem}") from err
-    if not isinstance(node, yaml.MappingNode):
+    if not nodes or not all(isinstance(node, yaml.MappingNode) for node in nodes):
         raise error("invalid_yaml", f"{file} does not hold a mapping")
-    lines: Lines = {}
-    return Source(file=file, value=_build(node, "", file, lines, 0), lines=lines)
+    made = []
+    for node in nodes:
+        lines: Lines = {}
+        made.append(Source(file=file, value=_build(node, "", file, lines, 0), lines=lines))
+    return made
 
 
 def _build(node: Any, pointer: str, file: str, lines: Lines, depth: int) -> Any:

@@ -72,7 +72,6 @@ class BundleCache:
         await asyncio.to_thread(self._shelf.evict)
 
     async def _make(self, tree: Path, facts: TaskFacts) -> None:
-        await asyncio.to_thread(self._shelf.evict)
         path, scratch = beside(tree, PART), beside(tree, NEW)
         try:
             part = await asyncio.to_thread(Part, path, self._settings.reserve_bytes)
@@ -87,6 +86,7 @@ class BundleCache:
                 path.unlink(missing_ok=True)
             raise
         await asyncio.shield(asyncio.to_thread(self._shelf.put, tree, size))
+        await asyncio.to_thread(self._shelf.evict)
 
 
 async def _stoppable(work: Callable[[threading.Event], T]) -> T:

@@ -75,7 +75,7 @@ class Transfer:
         """Raises `digest_mismatch`, `size_mismatch`, `bad_range`, `too_large`, `disk_full` and the sender's own."""
         rng = random.Random()
         budget = Budget(self._settings.retries, _GROUND, _BASE_S, _CAP_S, rng)
-        while not same_digest(part.sha256, self._sha256):
+        while not self._is_whole(part):
             resumed = part.offset
             try:
                 await self._some(part)
@@ -85,12 +85,15 @@ class Transfer:
                 budget.advanced(part.offset)
                 await asyncio.sleep(budget.again(err, left_s=math.inf))
                 continue
-            if not same_digest(part.sha256, self._sha256):
+            if not self._is_whole(part):
                 wrong = error("digest_mismatch", f"{part.offset} bytes came, and they are not {self._sha256}")
                 if not resumed:
                     raise wrong
                 budget.blame(wrong)  # what lay here may be what is wrong: once more, from the first byte
                 await asyncio.to_thread(part.begin_again)
+
+    def _is_whole(self, part: Part) -> bool:
+        return same_digest(part.sha256, self._sha256)
 
     async def _some(self, part: Part) -> None:
         """Up to the end of the bundle. Raises `controller_unreachable` where the stream ends before."""

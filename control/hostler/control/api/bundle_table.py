@@ -16,6 +16,7 @@ BUNDLE_ROUTES: tuple[Route, ...] = (
         code_bundles.put,
         "Keep a code bundle for jobs: the body is a plain tar with this sha256",
         action="bundle.store",
+        upload=True,
         answer=bodies.BundleKept,
     ),
     Route("GET", _ONE, "bundles.read", code_bundles.get, "Whether a code bundle is kept", answer=records.BundleView),

@@ -33,10 +33,7 @@ def document(version: str) -> dict[str, Any]:
 def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
     parameters = [_parameter(name, "path") for name in _PARAMETER.findall(route.path)]
     parameters += [_parameter(name, "query") for name in route.query]
-    if route.binary:
-        answer: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-    else:
-        answer = {"application/json": {"schema": schemas[route.answer]}}
+    answer = dict(_BYTES) if route.binary else {"application/json": {"schema": schemas[route.answer]}}
     if route.events:
         answer["text/event-stream"] = {"schema": {"type": "string"}}
     described: dict[str, Any] = {
@@ -53,6 +50,8 @@ def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
     }
     if route.body is not None:
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schemas[route.body]}}}
+    if route.upload:
+        described["requestBody"] = {"required": True, "content": _BYTES}
     return described
 
 
@@ -60,6 +59,7 @@ def _parameter(name: str, place: str) -> dict[str, Any]:
     return {"name": name, "in": place, "required": place == "path", "schema": {"type": "string"}}
 
 
+_BYTES: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 _PROBLEM: dict[str, Any] = {
     "type": "object",
     "description": "RFC 9457 problem document",

@@ -16,6 +16,7 @@ class Route(NamedTuple):
     query: names of the query parameters; any other is refused.
     events: the answer may be server-sent events.
     binary: the answer is bytes.
+    upload: the body is bytes.
     answer: type of the answer's body.
     """
 
@@ -28,6 +29,7 @@ class Route(NamedTuple):
     query: tuple[str, ...] = ()
     events: bool = False
     binary: bool = False
+    upload: bool = False
     action: str = ""
     answer: Any = None
 

@@ -143,7 +143,6 @@ async def test_room_is_made_by_what_was_used_longest_ago_and_never_by_what_is_in
     await kept.release("att_1")
     clock.move(1000)
     await kept.fetch(facts("att_3"), digests[3])
-    await kept.tidy()
     there = {Path(name).name for name in left(tmp_path)}
     assert there == {digests[0], digests[2], digests[3]}
     assert left(tmp_path, ".gone") == left(tmp_path)
@@ -173,3 +172,11 @@ async def test_what_is_no_digest_or_no_attempt_never_becomes_a_path(tmp_path: Pa
     for sha256, attempt in (("../x", "att_1"), ("A" * 64, "att_1"), ("a" * 64, "../../x"), ("a" * 64, "")):
         assert await failure(kept.fetch(facts(attempt), sha256)) == "binding_error"
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_A5_a_transfer_leaves_the_reserve_alone(tmp_path: Path) -> None:
+    """At the first piece, not only when it is unpacked: nothing was written."""
+    source = FakeSource()
+    assert await failure(cache(tmp_path, source, reserve_bytes=1 << 50).fetch(facts(), source.add(CODE))) == "disk_full"
+    (part,) = tmp_path.glob("*/*.part")
+    assert part.stat().st_size == 0

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from hostler.base.digest import sha256_hex
+from hostler.base.errors import HostlerError
 from hostler.control.bundles import files as bundle_files
 from hostler.control.bundles.files import BundleFiles, Key
 from hostler.control.bundles.settings import BundleSettings
@@ -169,3 +171,19 @@ async def test_a_project_sends_so_many_at_once_and_silence_is_given_up(tmp_path:
         seen.append(getattr(err, "code", ""))
     assert seen == ["rate_limited", "invalid_request"]
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_name_that_is_none_never_becomes_a_path(tmp_path: Path) -> None:
+    files = BundleFiles(tmp_path, BundleSettings())
+    good = Key("acme", "train", SHA)
+    assert files.path(good) == tmp_path / "acme/train" / SHA
+    for key in (
+        good._replace(sha256="../../etc/passwd"),
+        good._replace(sha256=f"{SHA}\n"),
+        good._replace(org_id=".."),
+        good._replace(project_id="a/b"),
+        good._replace(project_id=""),
+    ):
+        with pytest.raises(HostlerError) as failed:
+            files.path(key)
+        assert failed.value.code == "invalid_request"

@@ -155,12 +155,15 @@ def test_every_answer_is_described() -> None:
 
 
 def test_AR_08_no_route_takes_the_bytes_of_an_artifact() -> None:
-    """Every body is JSON of a known form, none has a field of raw bytes, and artifacts are only ever read here."""
+    """Every body is JSON of a known form, none has a field of raw bytes, and artifacts are only ever read here. What a
+    job is to run is no artifact: code bundles come in by one route, small, checked, and for nodes alone (JB-08)."""
     described = openapi.document("1")
     bodies = []
     for path, methods in described["paths"].items():
         if "artifact" in path:
             assert set(methods) == {"get"}, path
+        if path == "/api/v1/projects/{project_id}/bundles/{sha256}":
+            assert set(methods.pop("put")["requestBody"]["content"]) == {"application/octet-stream"}
         bodies += [operation["requestBody"]["content"] for operation in methods.values() if "requestBody" in operation]
     assert bodies
     assert {kind for body in bodies for kind in body} == {"application/json"}

@@ -78,6 +78,7 @@ def running(bench: Bench, changes: Any = ()) -> UseBundle:
     node, said = {"node_id": "nod_1", "state": "active"}, dict(changes)
     for type_, own in ((OperationRow, values), (TaskRow, task), (NodeRow, node)):
         bench.view.put(filled(type_, own | said.pop(type_, {})))
+    bench.view.put(filled(NodeRow, {"node_id": "nod_2", "state": "active"}))
     asked = {"node_id": "nod_1", "task_id": "tsk_1", "attempt_uid": "att_1", "sha256": SHA}
     return UseBundle(actor=USER, **(asked | said))
 
