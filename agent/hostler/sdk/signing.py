@@ -73,7 +73,7 @@ class Seen:
     def is_fresh(self, nonce: str, said_at: str) -> bool:
         now = time.time()
         try:
-            if abs(now - float(said_at)) > WINDOW_S:
+            if not abs(now - float(said_at)) <= WINDOW_S:  # so that NaN is no time either
                 return False
         except ValueError:
             return False
