@@ -3,17 +3,21 @@
 import http.client
 import json
 import pickle
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
 from hostler.sdk import payload, signing
 from hostler.sdk.actors import MAX_BODY, ActorServer
+from hostler.sdk.context import context
 from hostler.sdk.errors import SdkError
-from hostler.sdk.handles import _refusal
+from hostler.sdk.handles import ActorHandle, _refusal
 from hostler.sdk.info import JobInfo, inside
+from hostler.sdk.local import LocalHouse
 from hostler.sdk.signing import NAMESPACE, PROJECT, CallHead, Keys
 
 KEYS = Keys(b"p" * 32, b"n" * 32)
@@ -131,6 +135,44 @@ def test_what_is_private_or_no_method_is_not_there(server: ActorServer) -> None:
     for method in ("_private", "__init__", "value", "missing"):
         said = head(CALL, method=method)
         assert send(server, said, CALL, said.signed(KEYS.project))[0] in (403, 404), method
+
+
+def test_private_methods_are_none_of_the_server_s(server: ActorServer) -> None:
+    assert server.method("target", "add") is not None
+    assert server.method("target", "_private") is None
+    assert server.method("other", "add") is None
+
+
+def test_what_answers_in_an_actor_s_place_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    LOADED.clear()
+    house = LocalHouse()
+
+    class Impostor(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            body = pickle.dumps({"result": Bomb()})
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    def ask() -> None:
+        around = context()
+        assert around.registry is not None
+        around.registry.register("a", f"127.0.0.1:{http_.server_port}")
+        with pytest.raises(SdkError, match="refused"):
+            ActorHandle("a", pickle=True, timeout_s=3).call("x")
+        around.registry.close()
+
+    with HTTPServer(("127.0.0.1", 0), Impostor) as http_:
+        threading.Thread(target=http_.serve_forever, daemon=True).start()
+        house.run("/ann/a", ask)
+        http_.shutdown()
+    house.close()
+    assert LOADED == []
 
 
 def test_a_body_is_not_read_before_its_head_is_proved_and_never_beyond_the_limit(server: ActorServer) -> None:

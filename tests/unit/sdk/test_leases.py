@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hostler.sdk.endpoints import LEASE_S, Endpoint, Lease, Registry, retry_s
+from hostler.sdk.endpoints import LEASE_S, Endpoint, Lease, Registry, Resolver, retry_s
 from hostler.sdk.errors import ApiError, ControllerUnreachable
 from hostler.sdk.info import JobInfo
 
@@ -176,3 +176,14 @@ def test_a_registry_registers_ports_of_this_node_and_takes_the_place_of_an_earli
     assert server.names == {}
     with pytest.raises(ValueError, match="address or a port"):
         registry.register("x")
+
+
+def test_TE_17_a_resolver_takes_the_exact_name_only() -> None:
+    class Generous(Server):
+        """A server that answers with more than was asked for."""
+
+        def endpoints(self, name: str = "", *, namespace: str = "", job: str = "") -> list[dict[str, Any]]:
+            row = {"address": "h:1", "namespace": "/ann/a", "endpoint_id": "e", "task_id": "t"}
+            return [row | {"name": "ab"}, row | {"name": "a"}]
+
+    assert [each.name for each in Resolver(Generous()).resolve("a").endpoints] == ["a"]
