@@ -184,6 +184,9 @@ async def test_a_task_cancels_below_itself_and_sees_its_own_tree(tmp_path) -> No
         child = await here.taken()
         assert (await here.ask(child, "jobs.show", job_id=one.job_id))["job"] == "/ann/one"
         assert await here.refused(child, "jobs.cancel", job_id=one.job_id) == "not_found"  # above it
+        above = await here.control.call("GET", f"{operations()}/{one.job_id}")
+        assert above["cancel_requested_ms"] == 0
+        assert await here.refused(one, "jobs.show", job_id=two.job_id) == "not_found"
         for method in ("jobs.show", "jobs.wait", "jobs.cancel"):
             assert await here.refused(two, method, job_id=one.job_id) == "not_found"  # /ann/one-more is not below
         await here.ask(one, "jobs.cancel", job_id=made["job_id"])

@@ -188,12 +188,6 @@ GUARDS = [
     guard(ACTORS, "not (actors.pickle and head.key == signing.NAMESPACE)", "head.key != signing.NAMESPACE", PICKLES),
     guard(
         ACTORS,
-        "/([A-Za-z][A-Za-z0-9_]{0,127})",
-        "/([A-Za-z_][A-Za-z0-9_]{0,127})",
-        f"{ATTACKS}::test_what_is_private_or_no_method_is_not_there",
-    ),
-    guard(
-        ACTORS,
         'if callable(found) and not name.startswith("_") else None',
         "if callable(found) else None",
         f"{ATTACKS}::test_private_methods_are_none_of_the_server_s",
