@@ -289,6 +289,6 @@ async def test_endpoints_are_listed_for_people_page_by_page(tmp_path) -> None:
                 break
         assert [each["name"] for each in seen] == ["n0", "n1", "n2", "n3", "n4"]
         assert (seen[0]["metadata"], seen[0]["node_name"]) == ({"kind": "actor"}, "gpu-1")
-        only = await here.control.call("GET", path, params={"name": "n3", "namespace": "/ann/one"})
+        only = await here.control.call("GET", path, params={"endpoint_name": "n3", "namespace": "/ann/one"})
         assert [each["name"] for each in only["items"]] == ["n3"]
         assert (await here.control.call("GET", path, params={"namespace": "/ann"}))["items"] == []
