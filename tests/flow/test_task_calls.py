@@ -184,6 +184,9 @@ async def test_a_task_cancels_below_itself_and_sees_its_own_tree(tmp_path) -> No
         child = await here.taken()
         assert (await here.ask(child, "jobs.show", job_id=one.job_id))["job"] == "/ann/one"
         assert await here.refused(child, "jobs.cancel", job_id=one.job_id) == "not_found"  # above it
+        above = await here.control.call("GET", f"{operations()}/{one.job_id}")
+        assert above["cancel_requested_ms"] == 0
+        assert await here.refused(one, "jobs.show", job_id=two.job_id) == "not_found"
         for method in ("jobs.show", "jobs.wait", "jobs.cancel"):
             assert await here.refused(two, method, job_id=one.job_id) == "not_found"  # /ann/one-more is not below
         await here.ask(one, "jobs.cancel", job_id=made["job_id"])
@@ -286,6 +289,6 @@ async def test_endpoints_are_listed_for_people_page_by_page(tmp_path) -> None:
                 break
         assert [each["name"] for each in seen] == ["n0", "n1", "n2", "n3", "n4"]
         assert (seen[0]["metadata"], seen[0]["node_name"]) == ({"kind": "actor"}, "gpu-1")
-        only = await here.control.call("GET", path, params={"name": "n3", "namespace": "/ann/one"})
+        only = await here.control.call("GET", path, params={"endpoint_name": "n3", "namespace": "/ann/one"})
         assert [each["name"] for each in only["items"]] == ["n3"]
         assert (await here.control.call("GET", path, params={"namespace": "/ann"}))["items"] == []

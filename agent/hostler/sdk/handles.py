@@ -179,7 +179,7 @@ def _exchange(
     kind = signing.NAMESPACE if handle.pickle else signing.PROJECT
     head = signing.CallHead(
         audience=endpoint.task_id, actor=handle.name, method=method, media_type=media_type, key=kind,
-        nonce=secrets.token_hex(16), time=f"{time.time():.3f}", body_sha256=signing.sha256(body),
+        nonce=secrets.token_hex(16), time=f"{signing.wall_clock():.3f}", body_sha256=signing.sha256(body),
     )  # fmt: skip
     headers = {
         "content-type": media_type, "x-hostler-audience": head.audience, "x-hostler-key": kind,

@@ -28,7 +28,7 @@ def command() -> None:
 def listing(settings: Settings, namespace: str, name: str, output: str) -> None:
     """List the endpoints of the project whose lease and task still live."""
     path = f"/api/v1/projects/{quoted(api.project_of(settings))}/endpoints"
-    items = list(Client(settings).pages(path, namespace=namespace, name=name))
+    items = list(Client(settings).pages(path, namespace=namespace, endpoint_name=name))
     if output == "json":
         print_json(items)
         return

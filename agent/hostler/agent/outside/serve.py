@@ -1,6 +1,8 @@
 """The network process's loop: frames in, calls and links out. One task a link, one a call; all end with the socket."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import grpc.aio
 
@@ -39,6 +41,7 @@ METHODS = {
     "Enroll": "/hostler.v1.EnrollmentService/Enroll",
     "Recover": "/hostler.v1.EnrollmentService/Recover",
 }
+_OFTEN = frozenset({"TaskCall"})
 
 
 class Server:
@@ -50,6 +53,7 @@ class Server:
         self._links: dict[int, tuple[Link, asyncio.Task[None]]] = {}
         self._pulls = Pulls(self._say)
         self._relays: dict[int, tuple[RelayCall, asyncio.Task[None]]] = {}
+        self._kept = Kept()
 
     async def run(self, uid: int) -> None:
         """Until the runner closes the socket."""
@@ -60,6 +64,7 @@ class Server:
             for _, task in [*self._links.values(), *self._relays.values()]:
                 task.cancel()
             self._pulls.cancel()
+        await self._kept.close()
         self._writer.close()
 
     async def _take(self, group: asyncio.TaskGroup, frame: frames.ToOutside) -> None:
@@ -144,14 +149,11 @@ class Server:
     async def _call(self, ask: Ask) -> bytes:
         if ask.method not in METHODS:
             raise error("internal_error", f"there is no call {ask.method!r}")
+        if ask.method in _OFTEN:
+            async with self._kept.channel(ask) as channel:
+                return await _answered(channel, ask)
         async with dial(ask.address, ask.tls) as channel:
-            try:
-                answer: bytes = await channel.unary_unary(METHODS[ask.method], None, None)(
-                    ask.request, timeout=ask.timeout_s
-                )
-            except grpc.aio.AioRpcError as err:
-                raise as_hostler_error(err, ask.address) from err
-        return answer
+            return await _answered(channel, ask)
 
     async def _forward(self, link: int, value: FromControl) -> None:
         await self._say(frames.received(link, value))
@@ -164,3 +166,50 @@ class Server:
             await self._writer.drain()
         except ConnectionError:
             self._reader.feed_eof()  # the runner is gone, and we with it
+
+
+class _Held:
+    def __init__(self, ask: Ask) -> None:
+        self.target = ask.address, ask.tls
+        self.channel = dial(ask.address, ask.tls)
+        self.calls = 0
+
+
+class Kept:
+    """One channel for the calls that tasks make all the time: a handshake for each would be most of their cost.
+
+    Another certificate or address is another channel; the one before is closed when its last call has ended.
+    """
+
+    def __init__(self) -> None:
+        self._held: _Held | None = None
+
+    @asynccontextmanager
+    async def channel(self, ask: Ask) -> AsyncIterator[grpc.aio.Channel]:
+        before = self._held
+        if before is None or before.target != (ask.address, ask.tls):
+            self._held = _Held(ask)
+            if before is not None and not before.calls:
+                await before.channel.close(None)
+        held = self._held
+        assert held is not None
+        held.calls += 1
+        try:
+            yield held.channel
+        finally:
+            held.calls -= 1
+            if held is not self._held and not held.calls:
+                await held.channel.close(None)
+
+    async def close(self) -> None:
+        """When no call is left."""
+        if self._held is not None:
+            await self._held.channel.close(None)
+
+
+async def _answered(channel: grpc.aio.Channel, ask: Ask) -> bytes:
+    try:
+        answer: bytes = await channel.unary_unary(METHODS[ask.method], None, None)(ask.request, timeout=ask.timeout_s)
+    except grpc.aio.AioRpcError as err:
+        raise as_hostler_error(err, ask.address) from err
+    return answer

@@ -11,7 +11,7 @@ ENDPOINT_ROUTES: tuple[Route, ...] = (
         "endpoints.read",
         endpoints.listing,
         "List the names under which running tasks can be reached",
-        query=("cursor", "page_size", "namespace", "name"),
+        query=("cursor", "page_size", "namespace", "endpoint_name"),
         answer=records.Page[records.EndpointView],
     ),
 )

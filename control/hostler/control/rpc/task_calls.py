@@ -191,7 +191,7 @@ class TaskCalls:
             task_id=caller.task_id,
             attempt_uid=caller.attempt_uid,
             step_id=_WORKLOAD_STEP,
-            step_index=0,
+            step_index=int(caller.operation_type != "job.container.run"),  # a private image: after its `mint`
             done_units=body.done,
             total_units=body.total,
             unit=body.unit,

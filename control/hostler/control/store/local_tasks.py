@@ -108,7 +108,8 @@ ENDPOINTS_SHOWN = f"""
     ORDER BY e.task_id, e.endpoint_id LIMIT :limit
 """
 ENDPOINTS_OVER = f"""
-    SELECT {_E} FROM endpoints e LEFT JOIN local_tasks t ON t.task_id = e.task_id AND t.attempt_uid = e.attempt_uid
+    SELECT {_E} FROM endpoints e INDEXED BY endpoints_live
+    LEFT JOIN local_tasks t ON t.task_id = e.task_id AND t.attempt_uid = e.attempt_uid
     WHERE e.state = 'registered' AND (e.lease_deadline_ms <= :now OR t.task_id IS NULL OR t.finished_at_ms != 0)
     LIMIT :limit
 """  # noqa: S608

@@ -83,6 +83,8 @@ async def test_TE_10_the_node_s_address_and_the_task_s_ports_are_the_agent_s_to_
         method, said = api.calls.asked[-1]
         assert method == "endpoints.register"
         assert (said["address"], said["node_address"], list(said["ports"])) == ("10.0.0.7:30001", "10.0.0.7", [30001])
+        await api.http.put("/v1/endpoints/e1", json={"name": "a", "port": 22})
+        assert list(api.calls.asked[-1][1]["ports"]) == [30001]  # for the control plane to refuse
         forged = await api.http.put("/v1/endpoints/e1", json={"name": "a", "port": 1, "ports": [1]})
         assert (forged.status_code, forged.json()["error_code"]) == (422, "unknown_field")
         both = await api.http.put("/v1/endpoints/e1", json={"name": "a", "port": 1, "address": "10.0.0.7:1"})

@@ -9,5 +9,5 @@ from hostler.control.api.call import Call
 async def listing(call: Call) -> Any:
     project_id = await call.project()
     size = pages.size_of(call.query("page_size"))
-    namespace, name, cursor = call.query("namespace"), call.query("name"), call.query("cursor")
+    namespace, name, cursor = call.query("namespace"), call.query("endpoint_name"), call.query("cursor")
     return await call.engine.reader.endpoints(project_id, namespace, name, cursor, size)

@@ -18,4 +18,6 @@ CREATE TABLE endpoints (
   PRIMARY KEY (task_id, endpoint_id)
 ) STRICT;
 
+-- What the pruner looks through: live ones only, however many there have been.
+CREATE INDEX endpoints_live ON endpoints (lease_deadline_ms) WHERE state = 'registered';
 CREATE INDEX endpoints_by_name ON endpoints (project_id, namespace, name) WHERE state = 'registered';
