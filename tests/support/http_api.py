@@ -18,6 +18,7 @@ from hostler.control.kernel.commands import CreatePrincipal
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.link import Links
 from hostler.control.rpc.progress import ProgressBoard
+from hostler.control.rpc.relays import Relays
 from hostler.control.webhooks.destination import Destinations
 from hostler.control.webhooks.send import Sender
 from hostler.control.webhooks.signing import WebhookKey
@@ -68,5 +69,7 @@ async def api_in(directory: Path, clock: FrozenClock | None = None) -> AsyncIter
         reader = fleet.engine.reader
         authenticator, projects = Authenticator(reader.principal), Projects(reader.org_of_project)
         sender = Sender(WebhookKey(directory / "webhook.key"), Destinations(), fleet.clock)
-        parts = Parts(fleet.engine, board, authenticator, projects, Links(), bundles, Metrics(), sender)
+        metrics = Metrics()
+        relays = Relays(metrics, SystemClock(), 1800)
+        parts = Parts(fleet.engine, board, authenticator, projects, Links(), bundles, metrics, sender, relays)
         yield Api(fleet, parts, make_app(parts, "test"))

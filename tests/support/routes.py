@@ -7,6 +7,7 @@ from hostler.control.api.route import Route
 NAMES = {
     "project_id": "train",
     "operation_id": "op_x",
+    "job_id": "op_x",
     "node_id": "nod_x",
     "ref": "demo.write@v1",
     "name": "nobody",

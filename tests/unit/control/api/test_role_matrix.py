@@ -37,6 +37,9 @@ EXPECTED: dict[str, set[str]] = {
     "GET /api/v1/projects/{project_id}/operations/{operation_id}/artifacts": VIEWERS,
     "GET /api/v1/projects/{project_id}/operations/{operation_id}/artifacts/{artifact_id}": VIEWERS,
     "GET /api/v1/projects/{project_id}/nodes": VIEWERS,
+    # into running tasks
+    "POST /api/v1/projects/{project_id}/jobs/{job_id}/exec": SUBMITTERS,
+    "POST /api/v1/projects/{project_id}/jobs/{job_id}/profile": SUBMITTERS,
     # whom a project tells
     "POST /api/v1/projects/{project_id}/webhooks": RETRIERS,
     "GET /api/v1/projects/{project_id}/webhooks": RETRIERS,
@@ -124,7 +127,8 @@ def test_the_table_keeps_what_the_requirements_say_of_each_role() -> None:
     definitions = {name for name in writes if "operation-definitions" in name}
     assert definitions
     assert not definitions & (of[T] | of[A] | of[M])  # AZ-02: a tenant_admin cannot register commands
-    assert {name.rpartition("/")[2] for name in (of[M] & writes)} == {"operations", "cancel"}  # AZ-04
+    # AZ-04; what it may enter are tasks of its own jobs, as the route itself says
+    assert {name.rpartition("/")[2] for name in (of[M] & writes)} == {"operations", "cancel", "exec", "profile"}
     assert {name for name in of[W] if name.startswith("GET /api/v1/projects")} == set()
     assert of[P] == set(EXPECTED)  # AZ-01
 
