@@ -144,6 +144,17 @@ async def test_S2_only_who_asked_may_attach_and_nobody_learns_more(tmp_path: Pat
             assert await place.status_of(made["path"], "ann") == 409
 
 
+async def test_S2_a_principal_that_lost_the_project_cannot_attach(tmp_path: Path) -> None:
+    """The same name in another tenant is another principal."""
+    async with place_in(tmp_path) as place:
+        made = await place.made("ann")
+        await place.control.http.delete("/api/v1/admin/principals/ann")
+        again = await place.control.principal("ann", "project_admin", "rival", "lab")
+        place.clients["ann again"] = again
+        assert await place.status_of(made["path"], "ann again") == 404
+        assert await place.status_of(made["path"], "ann") == 401
+
+
 async def test_AZ_04_whose_tasks_one_may_enter(tmp_path: Path) -> None:
     async with place_in(tmp_path) as place:
         assert (await place.ask("max")).json()["error_code"] == "scope_denied"
