@@ -138,8 +138,8 @@ GUARDS = [
     ),
     guard(
         SESSION,
-        "        while self._credit <= 0:",
-        "        while False:",
+        "count = min(len(view), CHUNK, await self._some_credit())",
+        "count = min(len(view), CHUNK)",
         f"{SESSIONS}::test_X1_nothing_is_read_that_nobody_has_room_for",
     ),
     guard(

@@ -214,6 +214,8 @@ class Daemon:
             "running_tasks": self.pipeline.running,
             "hung": self.host.hung,
             "outbox_rows": self.journal.outbox_rows,
+            "relays": self.outside.open_relays,
+            "log_waiting_bytes": self.runner.log_waiting_bytes,
             "catalog_version": self.trusted.catalog_version,
             "resolver": self._resolver_said(),
             "keyset_version": self.trusted.store.keyset.version,

@@ -155,7 +155,8 @@ async def test_X1_nothing_starts_before_somebody_is_there(monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "CLIENT_S", 0.2)
     run = Run("sleep", "60")
     with pytest.raises(HostlerError) as refused:
-        await run.run()
+        async with asyncio.timeout(5):
+            await run.run()
     assert refused.value.code == "relay_expired"
     assert run.terminal is None
 
