@@ -177,6 +177,9 @@ def with_user(place: Place) -> dict[str, Any]:
 OF_USER = {"allocation_id": ALLOCATION, "users": ["${inputs.user}"]}
 USER_INPUTS = ("allocation_id", "user")
 
+# Kinds that are nothing without a running task, and where an agent is killed under each.
+ELSEWHERE = {"task.exec": "test_X1_terminals.py", "task.profile": "test_X1_terminals.py"}
+
 CASES: dict[str, Case] = {
     "cluster.join": Case(
         params={"cluster": RAY, "node": "n1", "files": RAY_FILES},

@@ -31,6 +31,7 @@ NAMED = frozenset(
         "project_id",
         "tenant_id",
         "operation_id",
+        "job_id",
         "artifact_id",
         "allocation_id",
         "webhook_id",
@@ -86,7 +87,8 @@ async def houses(folder: Path) -> AsyncIterator[Houses]:
         scopes = {role: LAB if role.startswith("project_") else "" for role in TENANT_ROLES}
         clients = {role: await control.principal(f"b-{role}", role, RIVAL, scope) for role, scope in scopes.items()}
         named = {
-            "project_id": PROJECT, "tenant_id": ORG, "operation_id": operation_id, "node_id": ours.node_id,
+            "project_id": PROJECT, "tenant_id": ORG, "operation_id": operation_id, "job_id": operation_id,
+            "node_id": ours.node_id,
             "artifact_id": artifact["artifact_id"], "allocation_id": lent["allocation_id"],
             "webhook_id": told["webhook_id"], "sha256": code,
             "job_id": job["job_id"], "name": "anna", "index": "0", "node": ours.node_id,
@@ -170,6 +172,7 @@ def variants(houses_: Houses, request: Request) -> list[tuple[dict[str, str], di
     if {"project_id", "operation_id"} <= set(request.names) or "job_id" in request.names:
         found.append((ours | {"project_id": LAB}, none | {"project_id": LAB}))
     if "sha256" in request.names and request.method != "PUT":  # whoever sends the bytes has them
+    if "project_id" in request.names and {"operation_id", "job_id"} & set(request.names):
         found.append((ours | {"project_id": LAB}, none | {"project_id": LAB}))
     if "artifact_id" in request.names:
         below = {"project_id": LAB, "operation_id": houses_.own_operation}

@@ -7,6 +7,7 @@ from hostler.control.api.route import Route
 NAMES = {
     "project_id": "train",
     "operation_id": "op_x",
+    "job_id": "op_x",
     "node_id": "nod_x",
     "ref": "demo.write@v1",
     "name": "nobody",
@@ -17,7 +18,6 @@ NAMES = {
     "allocation_id": "alc_x",
     "webhook_id": "whk_x",
     "sha256": "0" * 64,
-    "job_id": "op_x",
 }
 
 

@@ -257,6 +257,8 @@ class Daemon:
             "hung": self.host.hung,
             "lost_devices": sorted({node for nodes in self.workloads.lost_devices.values() for node in nodes}),
             "outbox_rows": self.journal.outbox_rows,
+            "relays": self.outside.open_relays,
+            "log_waiting_bytes": self.runner.log_waiting_bytes,
             "catalog_version": self.trusted.catalog_version,
             "resolver": self._resolver_said(),
             "keyset_version": self.trusted.store.keyset.version,

@@ -29,6 +29,12 @@ GAUGES: tuple[tuple[str, str, Callable[[Mapping[str, Any]], float]], ...] = (
     ("running_tasks", "Tasks that run now", lambda s: s["running_tasks"]),
     ("hung_calls", "Calls that hang in the kernel", lambda s: s["hung"]),
     ("outbox_rows", "Reports that the control plane has not taken yet", lambda s: s["outbox_rows"]),
+    ("relays", "Sessions in tasks that are open", lambda s: s["relays"]),
+    (
+        "log_waiting_bytes",
+        "What workloads wrote and the control plane has not taken yet",
+        lambda s: s["log_waiting_bytes"],
+    ),
     ("catalog_version", "Of the signed catalog in use", lambda s: s["catalog_version"]),
     ("keyset_version", "Of the keyset in use", lambda s: s["keyset_version"]),
     ("certificate_expires_seconds", "Unix time", lambda s: s["certificate_expires_ms"] / 1000),

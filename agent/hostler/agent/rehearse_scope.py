@@ -27,6 +27,8 @@ _REASONS = {
     "credential.mint": "asks a control plane for a credential, and a rehearsal has none",
     "package.install": "installs packages with the machine's own package manager",
     "python.env.create": "runs the machine's own Python or conda to build the environment",
+    "task.exec": "runs a program inside a container of this machine",
+    "task.profile": "looks at a container of this machine",
     "service.control": "starts and stops units of the machine's own systemd",
 }
 

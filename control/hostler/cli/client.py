@@ -83,7 +83,7 @@ class Client:
         except self._httpx.TransportError as err:
             raise self._unreachable(err) from err
         if not answer.is_success:
-            raise _problem(answer.status_code, answer.content)
+            raise problem_of(answer.status_code, answer.content)
         return msgspec.json.decode(answer.content)
 
     def raw(self, path: str, **params: Any) -> bytes:

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from hostler.base.errors import HostlerError, error
 from hostler.cli.client import problem_of, tls_of
 from hostler.cli.settings import Settings, read_token
+from hostler.wire.race import first_of
 
 BEAT_S, SILENT_S = 1.0, 5.0
 CHUNK = 32_768
@@ -37,6 +38,7 @@ class Attached:
         self._room = asyncio.Event()
         self._heard_at = 0.0
         self._writing = False
+        self._code = 0
 
     def run(self) -> int:
         """The program's exit code.
@@ -68,29 +70,18 @@ class Attached:
             raise error("controller_unreachable", f"no answer from {server} ({type(err).__name__})") from err
 
     async def _carry(self, socket: Any) -> int:
+        """Standard input may end long before the program does; everything else ends the session."""
         loop = asyncio.get_running_loop()
         self._heard_at = loop.time()
-        output = asyncio.ensure_future(self._output(socket))
-        others: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._beat(socket))]
+        doing = [self._output(socket), self._beat(socket)]
         if self._stdin or self._tty:
-            others.append(asyncio.ensure_future(self._input(socket)))
+            doing.append(self._input(socket))
         if self._tty:
-            others.append(asyncio.ensure_future(self._sizes(socket)))
-        try:
-            while not output.done():
-                await asyncio.wait((output, *others), return_when=asyncio.FIRST_COMPLETED)
-                for one in [each for each in others if each.done()]:
-                    others.remove(one)
-                    if not output.done():
-                        one.result()
-            return output.result()
-        finally:
-            for one in (output, *others):
-                one.cancel()
-            with suppress(RuntimeError, ValueError, OSError):
-                loop.remove_reader(sys.stdin.fileno())
+            doing.append(self._sizes(socket))
+        await first_of(*doing)
+        return self._code
 
-    async def _output(self, socket: Any) -> int:
+    async def _output(self, socket: Any) -> None:
         """Writes what comes; a pipe that is full stops the program at the other end, and not the beats."""
         async for message in socket:
             self._heard_at = asyncio.get_running_loop().time()
@@ -104,7 +95,8 @@ class Attached:
                 self._credit += int(said["bytes"])
                 self._room.set()
             elif said["type"] == "exit":
-                return int(said["code"]) & 0xFF
+                self._code = int(said["code"]) & 0xFF
+                return
             elif said["type"] == "error":
                 raise _told(said)
         raise error("relay_closed", "the control plane closed the session")
@@ -118,7 +110,7 @@ class Attached:
             data = await _read_stdin(min(self._credit, CHUNK))
             if not data:
                 await socket.send('{"type":"eof"}')
-                return
+                await asyncio.Event().wait()
             self._credit -= len(data)
             await socket.send(bytes((STDIN,)) + data)
 

@@ -74,7 +74,7 @@ class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     keep_days: Annotated[int, msgspec.Meta(ge=1, le=3650)] = 14
     operation_bytes: Annotated[int, msgspec.Meta(ge=65_536)] = 256 << 20
-    node_bytes_per_second: Annotated[int, msgspec.Meta(ge=65_536)] = 4 << 20
+    node_bytes_per_second: Annotated[int, msgspec.Meta(ge=65_536)] = 2 << 20
     total_bytes_per_second: Annotated[int, msgspec.Meta(ge=65_536)] = 8 << 20
 
 

@@ -22,6 +22,8 @@ STATUS: dict[str, Any] = {
     "running_tasks": 3,
     "hung": 0,
     "outbox_rows": 7,
+    "relays": 1,
+    "log_waiting_bytes": 4096,
     "catalog_version": 2,
     "keyset_version": 1,
     "certificate_expires_ms": 1_800_000_000_000,

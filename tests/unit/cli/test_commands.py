@@ -184,3 +184,9 @@ def test_a_broken_input_file_is_named(tmp_path: Path, text: str) -> None:
     assert result.exit_code == 2
     assert "[invalid_yaml]" in result.output
     assert str(path) in result.output
+
+
+def test_X1_what_a_task_wrote_does_not_act_on_the_readers_terminal() -> None:
+    from hostler.cli.output import harmless
+
+    assert harmless("\x1b]0;title\x07 a\tb \x9b2J \u00fc") == "\\x1b]0;title\\x07 a\tb \\x9b2J \u00fc"

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from hostler.agent.containers.runtime import ContainerRuntime, Line
 from hostler.base.errors import HostlerError
 from hostler.base.logs import get_logger
+from hostler.wire.race import first_cause
 
 _log = get_logger("hostler.agent.containers.logs")
 BATCH_LINES, BATCH_CHARACTERS = 200, 256 * 1024
@@ -50,7 +51,7 @@ async def _follow(lines: AsyncIterator[Line], phase: str, to: Lines) -> None:
             while batch := await _next(queue):
                 await to.log_batch(batch, phase)
     except BaseExceptionGroup as failed:
-        raise _first_cause(failed) from failed
+        raise first_cause(failed) from failed
 
 
 async def _read(lines: Any, queue: "asyncio.Queue[Line | None]") -> None:
@@ -76,10 +77,3 @@ async def _next(queue: "asyncio.Queue[Line | None]") -> list[Line]:
         batch.append(line)
         size += len(line.text)
     return batch
-
-
-def _first_cause(failed: BaseExceptionGroup[BaseException]) -> BaseException:
-    cause: BaseException = failed
-    while isinstance(cause, BaseExceptionGroup):
-        cause = cause.exceptions[0]
-    return cause

@@ -8,14 +8,15 @@ memory. Whatever ends the session, `close` ends the program with everything belo
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from hostler.agent.containers.runtime import EndsInput, SplitTerminal, Terminal
 from hostler.base.errors import HostlerError, error
+from hostler.wire.race import first_of
 from hostler.wire.relay import (
     BEAT_S,
     CHUNK,
@@ -71,29 +72,27 @@ class Session:
         self._sha256 = hashlib.sha256()
         self.facts = Facts()
 
-    async def run(self, start: Callable[[], Awaitable[Terminal]], ended: Awaitable[None]) -> Facts:
+    async def run(
+        self, start: Callable[[], Awaitable[Terminal]], ended: Callable[[], Coroutine[Any, Any, None]]
+    ) -> Facts:
         """Starts the program once a client is there; returns when it has ended.
 
         Args:
-            ended: returns or raises when the session must not go on.
+            ended: raises when the session must not go on.
 
         Raises:
             HostlerError: `relay_expired`, `relay_closed`, what `start` raises, what `ended` raises.
         """
-        stopping = asyncio.ensure_future(ended)
         try:
             async with asyncio.timeout(CLIENT_S):
                 await self._client()
         except TimeoutError as err:
             raise error("relay_expired", "nobody attached to the session") from err
-        else:
-            terminal = await start()
-            try:
-                return await self._bridge(terminal, stopping)
-            finally:
-                await asyncio.shield(terminal.close())
+        terminal = await start()
+        try:
+            return await self._bridge(terminal, ended)
         finally:
-            stopping.cancel()
+            await asyncio.shield(terminal.close())
 
     async def tell(self, err: HostlerError) -> None:
         """The last word to the client; nobody may be there to hear it."""
@@ -110,20 +109,16 @@ class Session:
             if isinstance(frame, RelayResize):
                 self._size = frame
 
-    async def _bridge(self, terminal: Terminal, stopping: "asyncio.Future[None]") -> Facts:
-        loops = [self._receive(), self._beat(), self._write(terminal), self._resize(terminal)]
-        tasks = [asyncio.ensure_future(each) for each in (*loops, self._whole_output(terminal))]
-        try:
-            await self._grant(WINDOW)
-            done, _ = await asyncio.wait((*tasks, stopping), return_when=asyncio.FIRST_COMPLETED)
-            for one in done:
-                one.result()  # raises why
-            if stopping in done:
-                raise error("relay_closed", "the session was ended by the node")
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+    async def _bridge(self, terminal: Terminal, ended: Callable[[], Coroutine[Any, Any, None]]) -> Facts:
+        await self._grant(WINDOW)
+        await first_of(
+            self._whole_output(terminal),
+            self._receive(),
+            self._write(terminal),
+            self._resize(terminal),
+            self._beat(),
+            ended(),
+        )
         await self._relay.send(RelayEnd(exit_code=self.facts.exit_code))
         return self.facts
 
@@ -183,10 +178,10 @@ class Session:
             await asyncio.sleep(BEAT_S)
 
     async def _whole_output(self, terminal: Terminal) -> None:
-        readers = [self._read(terminal.read, STDOUT)]
-        if isinstance(terminal, SplitTerminal) and not self._tty:
-            readers.append(self._read(terminal.read_error, STDERR))
-        await asyncio.gather(*readers)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._read(terminal.read, STDOUT))
+            if isinstance(terminal, SplitTerminal) and not self._tty:
+                group.create_task(self._read(terminal.read_error, STDERR))
         self.facts.exit_code = await terminal.wait()
         self.facts.digest = self._sha256.hexdigest()
 

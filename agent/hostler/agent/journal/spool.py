@@ -32,8 +32,8 @@ class LogLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     task_waiting_bytes: int = 4 << 20
     node_waiting_bytes: int = 32 << 20
-    task_bytes_per_second: int = 1 << 20
-    node_bytes_per_second: int = 2 << 20
+    task_bytes_per_second: int = 1 << 19
+    node_bytes_per_second: int = 1 << 20
 
     def __post_init__(self) -> None:
         if min(msgspec.structs.astuple(self)) < 65_536:

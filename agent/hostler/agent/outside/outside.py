@@ -125,6 +125,10 @@ class Outside:
         self._up = asyncio.Event()
         self.uid = -1
 
+    @property
+    def open_relays(self) -> int:
+        return len(self._relays)
+
     async def run(self) -> None:
         """Keeps a network process at hand; every link and call of one that ends fails with it."""
         while True:

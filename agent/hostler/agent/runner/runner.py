@@ -82,6 +82,11 @@ class Runner:
         self._running: set[TaskKey] = set()
         journal.sign_refusals_with(receipts.refusal)
 
+    @property
+    def log_waiting_bytes(self) -> int:
+        """What workloads wrote and the control plane has not taken yet."""
+        return self._parts.spool.waiting_bytes
+
     async def run(self, admitted: Work, cancelled: asyncio.Event) -> None:
         """To the end, whatever it is. The intent is written after the acceptance in the journal's own
         order, so a caller may run a task while `Journal.accept` is still on its way to the disk."""

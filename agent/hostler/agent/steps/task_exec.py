@@ -27,7 +27,7 @@ class TaskExecKind:
             async with context.relay(params.relay_id) as relay:
                 session = Session(relay, transcript.take, tty=params.tty)
                 try:
-                    facts = await session.run(lambda: self._start(context), _end_of(context))
+                    facts = await session.run(lambda: self._start(context), lambda: _end_of(context))
                 except HostlerError as err:
                     await session.tell(err)
                     raise

@@ -6,6 +6,7 @@ server → {"type": "window", "bytes": n}, which is how much more input it takes
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -19,12 +20,13 @@ from hostler.control.api.call import Parts
 from hostler.control.api.principal import Caller
 from hostler.control.api.problems import problem
 from hostler.control.rpc.relays import Relay
-from hostler.wire.relay import STDIN, RelayData, RelayEnd, RelayWindow
+from hostler.wire.relay import STDIN, RelayData, RelayEnd, RelayFrame, RelayWindow
 
 _log = get_logger("hostler.control.api.relay")
 PATH = "/api/v1/projects/{project_id}/relays/{relay_id}"
 MAX_MESSAGE = 65_536
 BEAT_S, SILENT_S = 1.0, 4.0
+_LAST_WORD_S = 1.0
 Extent = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 
 
@@ -74,32 +76,32 @@ class _Attached:
         self._sending = asyncio.Lock()
 
     async def run(self) -> None:
-        tasks = [asyncio.ensure_future(each) for each in (self._down(), self._watch())]
-        up = asyncio.ensure_future(self._up())
-        try:
-            # the last word of the program is for the client, so its end alone ends the socket
-            await asyncio.wait((*tasks, up), return_when=asyncio.FIRST_COMPLETED)
-            if not up.done():
-                self._relay.close("relay_closed", "the client has left the session")
-                await asyncio.wait((up,), timeout=1.0)
-        finally:
-            for task in (*tasks, up):
+        """Until either end is through. The program's last word goes to the client first, if it takes it in time."""
+        async with asyncio.TaskGroup() as group:
+            up = group.create_task(self._up())
+            others = [group.create_task(self._down()), group.create_task(self._watch())]
+            await asyncio.wait((up, *others), return_when=asyncio.FIRST_COMPLETED)
+            self._relay.close("relay_closed", "the client has left the session")
+            await asyncio.wait((up,), timeout=_LAST_WORD_S)
+            for task in (up, *others):
                 task.cancel()
-            await asyncio.wait((*tasks, up))
-            for task in (*tasks, up):
-                if not task.cancelled() and (failure := task.exception()) is not None:
-                    _log.info("relay.ended", reason=type(failure).__name__)
 
     async def _up(self) -> None:
         """To the client. A slow one holds up the program that writes, and nothing else."""
-        async for frame in self._relay.to_client():
-            self._moved_at = asyncio.get_running_loop().time()
-            if isinstance(frame, RelayData):
-                await self._send(bytes=bytes((frame.stream,)) + frame.data)
-            elif isinstance(frame, RelayWindow):
-                await self._send(text=f'{{"type":"window","bytes":{frame.bytes}}}')
-            elif isinstance(frame, RelayEnd):
-                await self._end(frame)
+        try:
+            async for frame in self._relay.to_client():
+                await self._pass_on(frame)
+        except (WebSocketDisconnect, RuntimeError, OSError):
+            return  # it has gone
+
+    async def _pass_on(self, frame: RelayFrame) -> None:
+        self._moved_at = asyncio.get_running_loop().time()
+        if isinstance(frame, RelayData):
+            await self._send(bytes=bytes((frame.stream,)) + frame.data)
+        elif isinstance(frame, RelayWindow):
+            await self._send(text=f'{{"type":"window","bytes":{frame.bytes}}}')
+        elif isinstance(frame, RelayEnd):
+            await self._end(frame)
 
     async def _end(self, frame: RelayEnd) -> None:
         said: dict[str, Any] = {"type": "exit", "code": frame.exit_code}
@@ -149,7 +151,8 @@ class _Attached:
             if loop.time() - self._heard_at > SILENT_S:
                 return
             if not self._sending.locked():  # a client that is behind has more to read already
-                await self._send(text=_BEAT)
+                with suppress(WebSocketDisconnect, RuntimeError, OSError):
+                    await self._send(text=_BEAT)
 
     async def _unwelcome(self) -> bool:
         try:

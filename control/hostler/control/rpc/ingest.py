@@ -4,13 +4,14 @@ Nothing is dropped here: a batch above the rate waits, its node's stream with it
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hostler.base.clock import Clock, Pace
 from hostler.control.kernel.log_rows import LINE_COST
 from hostler.wire.report import LogLine, Report
 
 _FREE = 65_536  # a node that says no more in a second never waits for what others say
+_AT_ONCE = 65_536
 _LONGEST_S = 10.0  # a stream that stands still for longer looks like one that is dead
 
 
@@ -26,6 +27,22 @@ class Ingest:
         return Share(Pace(self._node_rate, self._clock), self._total)
 
 
+def parts(reports: tuple[Report, ...]) -> Iterator[tuple[Report, ...]]:
+    """The same in order, with so few log lines in each that nobody else's commit waits behind them for long."""
+    begin = cost = 0
+    for number, report in enumerate(reports):
+        cost += _cost(report)
+        if cost >= _AT_ONCE:
+            yield reports[begin : number + 1]
+            begin, cost = number + 1, 0
+    if begin < len(reports):
+        yield reports[begin:]
+
+
+def _cost(report: Report) -> int:
+    return len(report.body.text) + LINE_COST if isinstance(report.body, LogLine) else 0
+
+
 class Share:
     def __init__(self, own: Pace, total: Pace) -> None:
         self._own = own
@@ -33,7 +50,7 @@ class Share:
 
     async def admit(self, reports: Sequence[Report]) -> None:
         """Returns when these may be folded."""
-        cost = sum(len(each.body.text) + LINE_COST for each in reports if isinstance(each.body, LogLine))
+        cost = sum(map(_cost, reports))
         if not cost:
             return
         wait_s = self._own.debt(cost)

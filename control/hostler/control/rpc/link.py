@@ -14,7 +14,7 @@ from hostler.control.kernel.allocation_states import SCHEDULABLE
 from hostler.control.kernel.commands import FoldReports, NodeHello, NodeStatus, TasksAccepted
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.catalog_feed import CatalogFeed
-from hostler.control.rpc.ingest import Share
+from hostler.control.rpc.ingest import Share, parts
 from hostler.control.rpc.keyset_feed import missed_messages
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.control.samples import SampleBoard
@@ -34,6 +34,7 @@ from hostler.wire.node import (
     Welcome,
     WorkerPolicy,
 )
+from hostler.wire.report import Report
 from hostler.wire.versions import check_envelopes, negotiate
 
 _log = get_logger("hostler.control.rpc.link")
@@ -119,12 +120,9 @@ class Link:
 
     async def _handle(self, value: FromAgent) -> None:
         if isinstance(value, Reports):
-            await self._share.admit(value.reports)
-            self.heard()
-            up_to = await self._engine.execute(FoldReports(node_id=self.node_id, reports=value.reports))
-            self._metrics.reports.inc(len(value.reports))
-            self._acks = max(self._acks, up_to)
-            self._wake.set()
+            for reports in parts(value.reports):
+                await self._share.admit(reports)
+                await self._fold(reports)
         elif isinstance(value, TaskAccepted):
             await self._engine.execute(TasksAccepted(node_id=self.node_id, task_ids=value.task_ids))
         elif isinstance(value, Progress):
@@ -133,6 +131,13 @@ class Link:
             await self._hello(value)
         elif isinstance(value, Heartbeat):
             await self._heartbeat(value)
+
+    async def _fold(self, reports: tuple[Report, ...]) -> None:
+        self.heard()
+        up_to = await self._engine.execute(FoldReports(node_id=self.node_id, reports=reports))
+        self._metrics.reports.inc(len(reports))
+        self._acks = max(self._acks, up_to)
+        self._wake.set()
 
     async def _heartbeat(self, beat: Heartbeat) -> None:
         """Costs a commit only when it says something new; a node that lost its catalog is sent it again."""

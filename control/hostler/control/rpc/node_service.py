@@ -29,6 +29,7 @@ from hostler.pki.authority import Authority
 from hostler.pki.x509 import PeerIdentity, read_csr, read_identity
 from hostler.v1 import node_pb2, node_pb2_grpc
 from hostler.wire.codec_relay import relay_message, relay_value
+from hostler.wire.race import first_of
 from hostler.wire.relay import RelayOpen
 
 _log = get_logger("hostler.control.rpc.node_service")
@@ -145,18 +146,11 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
     async def _carry(self, relay: joined.Relay, peer: PeerIdentity, frames: Any, context: Any) -> None:
         """Until it ends. A certificate that runs out ends it too, as it ends the session."""
         left_s = (peer.not_after_ms - self._clock.now_ms()) / 1000
-        hearing = asyncio.create_task(joined.hear(relay, frames))
         try:
             async with asyncio.timeout(left_s):
-                async for frame in relay.to_agent():
-                    await context.write(relay_message(frame))
-                    if hearing.done():
-                        hearing.result()
+                await first_of(joined.hear(relay, frames), _send_relayed(relay, context))
         except TimeoutError:
             relay.close("certificate_invalid", "the certificate of this relay's node has expired")
-        finally:
-            hearing.cancel()
-            await asyncio.wait([hearing])
         raise relay.why or error("relay_closed", "the relay has ended")
 
     async def _renew(self, peer: PeerIdentity, csr_der: bytes) -> bytes:
@@ -234,6 +228,11 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         if known is None or known.node_id != peer.name:
             raise error("not_found", "that polling session has ended", hint="begin a new one with a hello")
         return known
+
+
+async def _send_relayed(relay: joined.Relay, context: Any) -> None:
+    async for frame in relay.to_agent():
+        await context.write(relay_message(frame))
 
 
 async def _send(link: Link, context: Any) -> None:

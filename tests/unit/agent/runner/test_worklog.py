@@ -15,6 +15,7 @@ from hostler.agent.journal.spool import ROW_COST, LogLimits, LogSpool
 from hostler.agent.runner.steplog import MAX_LINE
 from hostler.agent.steps.contract import StepContext
 from hostler.base.clock import Pace
+from hostler.base.errors import error
 from hostler.wire.report import LogLine, TaskStatus
 from support import fake_kind
 from support.agent import Core, core
@@ -126,6 +127,7 @@ async def test_OB_07_a_restart_goes_on_behind_what_was_shipped(tmp_path: Path, f
         await context.log_batch([out("a", "17")], "main")
         cursors.append(context.log_cursor("main"))
         cursors.append(context.log_cursor("setup"))
+        raise error("exit_status", "it ended with 1")
 
     async with core(tmp_path, catalog=ONE) as node:
         fake.on_apply = doing

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 from starlette.routing import Route as HttpRoute
+from starlette.routing import WebSocketRoute
 
 from hostler.control.api.authz import PERMISSIONS, ROLES
+from hostler.control.api.relay import PATH as RELAY
 from hostler.control.api.route import Route
 from hostler.control.api.table import ROUTES
 from support.http_api import Api, api_in
@@ -33,8 +35,10 @@ def test_SE_02_every_route_that_changes_something_has_a_name_in_the_audit() -> N
 
 async def test_nothing_is_served_that_is_not_in_the_table_but_the_open_pages(tmp_path: Path) -> None:
     async with api_in(tmp_path) as api:
-        served = {(route.path, *sorted(route.methods - {"HEAD"})) for route in api.app.routes if route.methods}
-        assert all(isinstance(route, HttpRoute) for route in api.app.routes)
+        (socket,) = [route for route in api.app.routes if isinstance(route, WebSocketRoute)]
+        assert socket.path == RELAY  # tests/fault/test_X1_terminals.py says who may attach
+        served = {(r.path, *sorted(r.methods - {"HEAD"})) for r in api.app.routes if isinstance(r, HttpRoute)}
+        assert len(served) == len(api.app.routes) - 1
     assert served - {(route.served, route.method) for route in ROUTES} == {(path, "GET") for path in OPEN}
 
 

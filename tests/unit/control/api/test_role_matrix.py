@@ -46,6 +46,9 @@ EXPECTED: dict[str, set[str]] = {
     "GET /api/v1/projects/{project_id}/jobs/{job_id}/wait": VIEWERS,
     "POST /api/v1/projects/{project_id}/jobs/{job_id}/cancel": SUBMITTERS,
     "GET /api/v1/admin/capacity": PLATFORM,
+    # into running tasks
+    "POST /api/v1/projects/{project_id}/jobs/{job_id}/exec": SUBMITTERS,
+    "POST /api/v1/projects/{project_id}/jobs/{job_id}/profile": SUBMITTERS,
     # whom a project tells
     "POST /api/v1/projects/{project_id}/webhooks": RETRIERS,
     "GET /api/v1/projects/{project_id}/webhooks": RETRIERS,
@@ -144,6 +147,8 @@ def test_the_table_keeps_what_the_requirements_say_of_each_role() -> None:
     mine = {name.rpartition("/")[2] for name in (of[M] & writes)}
     assert mine == {"operations", "cancel", "{sha256}"}  # AZ-04, and the code of its jobs
     assert {name.rpartition("/")[2] for name in (of[M] & writes)} == {"operations", "jobs", "cancel"}  # AZ-04
+    # AZ-04; what it may enter are tasks of its own jobs, as the route itself says
+    assert {name.rpartition("/")[2] for name in (of[M] & writes)} == {"operations", "cancel", "exec", "profile"}
     assert {name for name in of[W] if name.startswith("GET /api/v1/projects")} == set()
     assert of[P] == set(EXPECTED)  # AZ-01
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from hostler.base.clock import SystemClock
-from hostler.control.rpc.ingest import Ingest
+from hostler.control.rpc.ingest import Ingest, parts
 from hostler.wire.report import LogLine, Report, TaskReport, TaskStatus
 
 
@@ -39,3 +39,13 @@ async def test_reports_without_lines_never_wait() -> None:
     share = Ingest(SystemClock(), node_rate=1, total_rate=1).share()
     report = Report(1, TaskReport(task_id="t", attempt_uid="a", status=TaskStatus.RUNNING))
     assert await seconds(share.admit([report] * 100)) < 0.05
+
+
+def test_N1_a_long_batch_is_folded_in_short_ones() -> None:
+    whole = tuple(batch(1000))
+    made = list(parts(whole))
+    assert [report for part in made for report in part] == list(whole)
+    assert {len(part) for part in made[:-1]} == {66}
+    others = tuple(Report(n, TaskReport(task_id="t", attempt_uid="a", status=TaskStatus.RUNNING)) for n in range(500))
+    assert list(parts(others)) == [others], "what is no line costs nothing here"
+    assert list(parts(())) == []
