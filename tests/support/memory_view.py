@@ -24,7 +24,7 @@ from hostler.control.kernel.rows import (
     StepRow,
     TaskRow,
 )
-from hostler.control.kernel.webhook_rows import WebhookRow
+from hostler.control.kernel.webhook_rows import ParkedRow, WebhookRow
 from hostler.wire.task import Policy
 from support.builders import definition
 from support.control import CountingIds
@@ -104,6 +104,10 @@ class MemoryView:
 
     def webhooks(self) -> list[WebhookRow]:
         return [row for row in self._where(WebhookRow) if row.state != "deleted"]
+
+    def parked_of(self, webhook_id: str, limit: int) -> list[ParkedRow]:
+        rows = [row for row in self._where(ParkedRow, webhook_id=webhook_id) if row.state != "taken"]
+        return sorted(rows, key=lambda row: row.event_id)[:limit]
 
     def in_flight(self, operation_type: str, scope: str, scope_id: str) -> int:
         column = {"global": {}, "tenant": {"org_id": scope_id}, "project": {"project_id": scope_id}}[scope]

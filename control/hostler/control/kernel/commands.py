@@ -12,13 +12,7 @@ from hostler.catalog.policy import PolicyOverlay
 from hostler.control.kernel.actor import Actor as Actor  # noqa: PLC0414 - it is looked for here
 from hostler.control.kernel.allocation_commands import AllocationCommand
 from hostler.control.kernel.node_commands import NodeCommand
-from hostler.control.kernel.webhook_commands import (
-    CreateWebhook,
-    DeleteWebhook,
-    EnableWebhook,
-    RecordDelivery,
-    TryWebhook,
-)
+from hostler.control.kernel.webhook_commands import WebhookCommand
 from hostler.wire.mint import MintRequest
 from hostler.wire.node import Hello
 from hostler.wire.report import Report
@@ -388,9 +382,5 @@ Command = (
     | RecordMint
     | AllocationCommand
     | NodeCommand
-    | CreateWebhook
-    | DeleteWebhook
-    | EnableWebhook
-    | TryWebhook
-    | RecordDelivery
+    | WebhookCommand
 )

@@ -77,6 +77,8 @@ HANDLERS: dict[type, Handler] = {
     webhook_commands.EnableWebhook: webhooks.enable,
     webhook_commands.TryWebhook: webhooks.try_out,
     webhook_commands.RecordDelivery: webhooks.record,
+    webhook_commands.ResendWebhook: webhooks.resend,
+    webhook_commands.RecordResend: webhooks.record_resend,
 }
 
 

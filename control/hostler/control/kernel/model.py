@@ -35,7 +35,7 @@ from hostler.control.kernel.rows import (
     TokenRow,
 )
 from hostler.control.kernel.trust_rows import KeysetRow
-from hostler.control.kernel.webhook_rows import WebhookCursorRow, WebhookRow
+from hostler.control.kernel.webhook_rows import ParkedRow, WebhookCursorRow, WebhookRow
 from hostler.wire.task import Policy
 
 R = TypeVar("R", bound=Row)
@@ -69,6 +69,7 @@ KEYED: tuple[type[Row], ...] = (
     CordonRow,
     WebhookRow,
     WebhookCursorRow,
+    ParkedRow,
 )
 KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
 
@@ -136,6 +137,8 @@ class View(Protocol):
     def policies(self) -> Mapping[tuple[str, str, str], PolicyRow]: ...
 
     def webhooks(self) -> Iterable[WebhookRow]: ...
+
+    def parked_of(self, webhook_id: str, limit: int) -> Iterable[ParkedRow]: ...
 
     def in_flight(self, operation_type: str, scope: str, scope_id: str) -> int: ...
 

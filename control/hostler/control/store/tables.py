@@ -11,7 +11,7 @@ from hostler.control.kernel.artifacts import ArtifactRow
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import Row
 from hostler.control.kernel.trust_rows import KeysetRow
-from hostler.control.kernel.webhook_rows import WebhookCursorRow, WebhookRow
+from hostler.control.kernel.webhook_rows import ParkedRow, WebhookCursorRow, WebhookRow
 
 NAMES: dict[type[Row], str] = {
     rows.MetaRow: "meta",
@@ -46,6 +46,7 @@ NAMES: dict[type[Row], str] = {
     allocation_rows.CordonRow: "worker_policies",
     WebhookRow: "webhooks",
     WebhookCursorRow: "webhook_cursors",
+    ParkedRow: "webhook_parked",
 }
 
 

@@ -17,7 +17,7 @@ from hostler.control.kernel.rows import (
     StepRow,
     TaskRow,
 )
-from hostler.control.kernel.webhook_rows import WebhookRow
+from hostler.control.kernel.webhook_rows import ParkedRow, WebhookRow
 from hostler.control.store import local_tasks
 from hostler.control.store.tables import STATEMENTS
 
@@ -122,6 +122,12 @@ class StoreView:
 
     def webhooks(self) -> list[WebhookRow]:
         return self._where(WebhookRow, "state != 'deleted'")
+
+    def parked_of(self, webhook_id: str, limit: int) -> list[ParkedRow]:
+        """Not taken yet, in the order of the log."""
+        return self._where(
+            ParkedRow, "webhook_id = ? AND state != 'taken' ORDER BY event_id LIMIT ?", webhook_id, limit
+        )
 
     def current_catalog(self) -> CatalogRow | None:
         found = self._where(CatalogRow, "1 ORDER BY registered_at_ms DESC, version DESC LIMIT 1")
