@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from hostler.base.clock import SystemClock
-from hostler.control.kernel.webhook_commands import CreateWebhook, DeleteWebhook, EnableWebhook, TryWebhook
+from hostler.control.kernel.webhook_commands import (
+    CreateWebhook,
+    DeleteWebhook,
+    EnableWebhook,
+    ResendWebhook,
+    TryWebhook,
+)
 from hostler.control.loops.webhooks import Pace, Webhooks
 from hostler.control.metrics import Metrics
 from hostler.control.webhooks import send
@@ -206,6 +212,56 @@ async def test_a_refused_event_is_parked_and_the_rest_goes_on(hook, tmp_path) ->
         owed = [i for i in await it.scoped_ids("acme", "train", start) if i not in (bad, line.id)]
         await it.until(lambda: len(hook.ids()) >= len(owed))
         assert hook.ids() == owed
+
+
+async def parked_ids(it: Hooked, webhook_id: str) -> list[int]:
+    page = await it.fleet.engine.reader.parked(webhook_id, "", 100)
+    return [view.event_id for view in page.items]
+
+
+async def with_parked(it: Hooked, hook: Receiver, types: tuple[str, ...]) -> tuple[str, list[int]]:
+    """A webhook whose receiver did not take events of these types."""
+    hook.status = lambda event: 400 if event["type"] in types else 200
+    await it.fleet.publish()
+    webhook_id = await it.add()
+    await an_operation(it.fleet)
+
+    async def ended() -> bool:
+        found = [e for e in await it.fleet.events() if e.type == "operation.completed"]
+        return bool(found) and (await it.view(webhook_id)).position >= found[-1].id
+
+    await it.until(ended)
+    return webhook_id, await parked_ids(it, webhook_id)
+
+
+async def test_EV_10_what_was_parked_is_sent_again_in_order_before_anything_new(hook, tmp_path) -> None:
+    async with hooked(tmp_path, hook) as it:
+        webhook_id, parked = await with_parked(it, hook, ("node.connected", "operation.progress"))
+        assert len(parked) >= 3
+        first_ids = dict(hook.asked)
+        hook.status = lambda event: 200
+        hook.taken.clear()
+        await it.fleet.execute(ResendWebhook(actor=USER, webhook_id=webhook_id))
+        await it.fleet.execute(TryWebhook(actor=USER, webhook_id=webhook_id))
+        await it.until(lambda: any(event["type"] == "webhook.test" for event in hook.taken))
+        assert hook.ids()[: len(parked)] == parked
+        assert all(dict(hook.asked)[event_id] == first_ids[event_id] for event_id in parked), "the same webhook-id"
+        assert await parked_ids(it, webhook_id) == []
+        assert (await it.view(webhook_id)).parked == 0
+
+
+async def test_EV_10_a_resend_ends_at_the_first_event_that_is_not_taken(hook, tmp_path) -> None:
+    async with hooked(tmp_path, hook) as it:
+        webhook_id, parked = await with_parked(it, hook, ("operation.requested", "operation.progress"))
+        hook.status = lambda event: 503 if event["id"] == parked[1] else 200
+        hook.taken.clear()
+        await it.fleet.execute(ResendWebhook(actor=USER, webhook_id=webhook_id))
+        await it.fleet.execute(TryWebhook(actor=USER, webhook_id=webhook_id))
+        await it.until(lambda: any(event["type"] == "webhook.test" for event in hook.taken))
+        assert [i for i in hook.ids() if i in parked] == parked[:1], "none goes past one that came before it"
+        assert await parked_ids(it, webhook_id) == parked[1:]
+        (event,) = await it.fleet.events(type_="webhook.resend_stopped")
+        assert (event.body["left"], event.body["reason"]) == (len(parked) - 1, "status 503")
 
 
 async def test_an_event_is_parked_when_its_time_is_over(hook, tmp_path) -> None:

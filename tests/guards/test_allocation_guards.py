@@ -10,6 +10,7 @@ ALLOCATIONS = "tests/unit/control/kernel/test_allocations.py"
 QUARANTINE = "tests/unit/control/kernel/test_quarantine_and_cordons.py"
 WALKS = "tests/unit/control/kernel/test_allocation_walks.py"
 NODE = "tests/unit/agent/journal/test_binding.py"
+QUEUE = "tests/unit/control/kernel/test_allocation_queue.py"
 
 
 def guard(module: str, text: str, without: str, test: str):
@@ -154,6 +155,24 @@ GUARDS = [
         "if present is None or present.task_id != task_id:",
         "if present is None:",
         f"{NODE}::test_the_success_of_another_task_is_no_step_of_the_chain",
+    ),
+    guard(
+        "hostler.control.kernel.allocation_queue",
+        "self.held |= claimed(allocation, pool, self.held, unverified=limits.lend_unverified)",
+        "pass",
+        f"{QUEUE}::test_AL_11_a_younger_request_gets_only_what_nobody_older_claims",
+    ),
+    guard(
+        "hostler.control.kernel.allocation_queue",
+        "if sum(map(_may_serve, fitting)) < allocation.node_count:",
+        "if False:",
+        f"{QUEUE}::test_AL_11_what_a_lapsed_claim_held_is_given_out",
+    ),
+    guard(
+        "hostler.control.kernel.allocation_states",
+        "        and (unverified or bool(node.baseline_of))\n",
+        "",
+        f"{QUEUE}::test_AL_11_an_unverified_node_is_lent_only_where_the_operator_says_so",
     ),
 ]
 

@@ -73,9 +73,27 @@ GUARDS = [
     ),
     guard(
         KERNEL,
-        'if own and type_ in ("webhook.test", "webhook.parked"):',
+        'if own and type_ in ("webhook.test", "webhook.parked", "webhook.resend", "webhook.resend_stopped"):',
         'if own and type_ == "webhook.test":',
         f"{RULES}::test_what_a_webhook_wants",
+    ),
+    guard(
+        "hostler.control.api.routes.webhooks",
+        "    if not await call.engine.reader.has_webhook(webhook_id, org_id, project_id):\n",
+        "    if False:\n",
+        f"{API}::test_AZ_10_S2_a_webhook_of_another_tenant_is_neither_seen_nor_ended",
+    ),
+    guard(
+        LOOP,
+        "                break\n            taken.append(event.id)\n",
+        "                continue\n            taken.append(event.id)\n",
+        f"{FLOW}::test_EV_10_a_resend_ends_at_the_first_event_that_is_not_taken",
+    ),
+    guard(
+        KERNEL,
+        '    if row.state == "disabled":',
+        "    if False:",
+        f"{RULES}::test_nothing_is_resent_to_a_disabled_webhook",
     ),
     guard(
         "hostler.control.api.routes.webhooks",

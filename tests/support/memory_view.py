@@ -26,7 +26,7 @@ from hostler.control.kernel.rows import (
     StepRow,
     TaskRow,
 )
-from hostler.control.kernel.webhook_rows import WebhookRow
+from hostler.control.kernel.webhook_rows import ParkedRow, WebhookRow
 from hostler.wire.task import Policy
 from support.builders import definition
 from support.control import CountingIds
@@ -119,6 +119,10 @@ class MemoryView(MemoryJobs):
     def unused_bundles(self, since_ms: int, limit: int) -> list[BundleRow]:
         rows = sorted(self._where(BundleRow, state="held"), key=lambda row: row.last_used_ms)
         return [row for row in rows if row.last_used_ms < since_ms][:limit]
+
+    def parked_of(self, webhook_id: str, limit: int) -> list[ParkedRow]:
+        rows = [row for row in self._where(ParkedRow, webhook_id=webhook_id) if row.state != "taken"]
+        return sorted(rows, key=lambda row: row.event_id)[:limit]
 
     def in_flight(self, operation_type: str, scope: str, scope_id: str) -> int:
         column = {"global": {}, "tenant": {"org_id": scope_id}, "project": {"project_id": scope_id}}[scope]

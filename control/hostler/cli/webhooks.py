@@ -99,6 +99,39 @@ def enable(settings: Settings, webhook: str, output: str) -> None:
     print_done(done, output, f"enabled {webhook}")
 
 
+@command.command()
+@click.argument("webhook")
+@output_option
+@click.pass_obj
+@guarded
+def parked(settings: Settings, webhook: str, output: str) -> None:
+    """List the events that WEBHOOK's receiver did not take, oldest first."""
+    items = list(Client(settings).pages(path_of(settings, webhook, "parked"), page_size=200))
+    if output == "json":
+        print_json(items)
+        return
+    rows = [(i["event_id"], i["event_type"], _moment(i["parked_at_ms"]), i["state"], i["reason"]) for i in items]
+    table(("EVENT", "TYPE", "PARKED", "STATE", "WHY"), rows)
+
+
+@command.command()
+@click.argument("webhook")
+@output_option
+@click.pass_obj
+@guarded
+def resend(settings: Settings, webhook: str, output: str) -> None:
+    """Send again what WEBHOOK's receiver did not take, in order, before anything new.
+
+    It ends at the first event that is not taken this time either; the rest stays parked.
+    """
+    done = Client(settings).call("POST", path_of(settings, webhook, "resend"))
+    print_done(done, output, f"{done['events']} events are sent again; 'hostler webhooks parked' shows what is left")
+
+
+def _moment(at_ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at_ms / 1000))
+
+
 @command.command(name="test")
 @click.argument("webhook")
 @click.option("--wait", "wait_s", type=click.IntRange(0, 600), default=30, show_default=True, help="seconds")

@@ -28,6 +28,10 @@ class Allocations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Attributes:
     provision_profiles: what a request may name; the first that is registered is the default.
     wait_seconds: how long a request waits for free nodes.
+    reserve_after_seconds: how long it waits before free nodes are held back for it, so that smaller ones do not take
+        them all; 0 for never.
+    lend_unverified: whether a new node is lent before its first baseline; see 'hostler nodes probe'.
+    probe_profile, baseline_profile: what a probe of a node runs.
     provision_seconds, deprovision_seconds, identity_revoke_seconds, reclaim_verify_seconds: how long each link of a
         node's chain may take before the node is locked.
     breaker_percent, breaker_nodes, breaker_window_seconds: when more than this share of the pool, and at least so
@@ -38,7 +42,11 @@ class Allocations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     deprovision_profile: Ref = _DEFAULTS.deprovision_profile
     identity_revoke_profile: Ref = _DEFAULTS.revoke_profile
     reclaim_verify_profile: Ref = _DEFAULTS.verify_profile
+    probe_profile: Ref = _DEFAULTS.probe_profile
+    baseline_profile: Ref = _DEFAULTS.baseline_profile
     wait_seconds: Seconds = _DEFAULTS.wait_ms // 1000
+    reserve_after_seconds: Annotated[int, msgspec.Meta(ge=0, le=604_800)] = _DEFAULTS.reserve_after_ms // 1000
+    lend_unverified: bool = _DEFAULTS.lend_unverified
     provision_seconds: Seconds = _DEFAULTS.provision_ms // 1000
     deprovision_seconds: Seconds = _DEFAULTS.deprovision_ms // 1000
     identity_revoke_seconds: Seconds = _DEFAULTS.revoke_ms // 1000
@@ -54,7 +62,11 @@ class Allocations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             deprovision_profile=self.deprovision_profile,
             revoke_profile=self.identity_revoke_profile,
             verify_profile=self.reclaim_verify_profile,
+            probe_profile=self.probe_profile,
+            baseline_profile=self.baseline_profile,
             wait_ms=self.wait_seconds * 1000,
+            reserve_after_ms=self.reserve_after_seconds * 1000,
+            lend_unverified=self.lend_unverified,
             provision_ms=self.provision_seconds * 1000,
             deprovision_ms=self.deprovision_seconds * 1000,
             revoke_ms=self.identity_revoke_seconds * 1000,

@@ -1,6 +1,6 @@
 """The metric family of a node's life: how it joins, renews, comes back and goes (OB-08).
 
-A family of its own, apart from those of work and of terminals, which get theirs when there are terminals. Labels are
+A family of its own, apart from that of tasks; terminals get theirs when there are terminals. Labels are
 actions and error codes of ours; nothing that a node says becomes one.
 """
 

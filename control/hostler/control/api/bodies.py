@@ -136,6 +136,13 @@ class WebhookRef(msgspec.Struct, frozen=True):
     webhook_id: str
 
 
+class WebhookResent(msgspec.Struct, frozen=True):
+    """`events` that were parked are sent again, in the order of the log."""
+
+    webhook_id: str
+    events: int
+
+
 class WebhookTried(msgspec.Struct, frozen=True):
     """`event_id` is the webhook.test event: it has been taken when the webhook's `position` is there."""
 

@@ -7,13 +7,23 @@ from hostler.control.api.route import Handler, Route
 from hostler.control.api.routes import webhooks
 from hostler.control.store import records
 
-_OWN = (webhooks.create, webhooks.listing, webhooks.delete, webhooks.enable, webhooks.test)
+_OWN = (
+    webhooks.create,
+    webhooks.listing,
+    webhooks.delete,
+    webhooks.enable,
+    webhooks.test,
+    webhooks.resend,
+    webhooks.parked,
+)
 _ALL = (
     webhooks.create_for_all,
     webhooks.list_all,
     webhooks.delete_any,
     webhooks.enable_any,
     webhooks.test_any,
+    webhooks.resend_any,
+    webhooks.parked_any,
 )
 _PAGE = ("cursor", "page_size")
 _ADMIN = "/api/v1/admin/webhooks"
@@ -21,7 +31,7 @@ _PROJECT = "/api/v1/projects/{project_id}/webhooks"
 
 
 def _routes(base: str, permission: str, whose: str, handlers: Sequence[Handler]) -> tuple[Route, ...]:
-    create, listing, delete, enable, test = handlers
+    create, listing, delete, enable, test, resend, parked = handlers
     one = f"{base}/{{webhook_id}}"
     return (
         Route(
@@ -69,6 +79,24 @@ def _routes(base: str, permission: str, whose: str, handlers: Sequence[Handler])
             "Send a webhook.test event to a receiver",
             action="webhook.test",
             answer=bodies.WebhookTried,
+        ),
+        Route(
+            "POST",
+            f"{one}/resend",
+            permission,
+            resend,
+            "Send again what a receiver did not take",
+            action="webhook.resend",
+            answer=bodies.WebhookResent,
+        ),
+        Route(
+            "GET",
+            f"{one}/parked",
+            permission,
+            parked,
+            "What a receiver did not take, oldest first",
+            query=_PAGE,
+            answer=records.Page[records.ParkedView],
         ),
     )
 

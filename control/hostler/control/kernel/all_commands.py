@@ -1,12 +1,13 @@
 """Every command there is, as one type: what the engine takes and a replay records."""
 
-from hostler.control.kernel import commands, webhook_commands
+from hostler.control.kernel import commands
 from hostler.control.kernel.allocation_commands import AllocationCommand
 from hostler.control.kernel.bundle_commands import BundleCommand
 from hostler.control.kernel.endpoint_commands import EndpointCommand
 from hostler.control.kernel.job_commands import JobCommand
 from hostler.control.kernel.log_commands import PruneLogs
 from hostler.control.kernel.node_commands import NodeCommand
+from hostler.control.kernel.webhook_commands import WebhookCommand
 
 Command = (
     commands.SubmitOperation
@@ -40,11 +41,7 @@ Command = (
     | AllocationCommand
     | JobCommand
     | NodeCommand
-    | webhook_commands.CreateWebhook
-    | webhook_commands.DeleteWebhook
-    | webhook_commands.EnableWebhook
-    | webhook_commands.TryWebhook
-    | webhook_commands.RecordDelivery
+    | WebhookCommand
     | BundleCommand
     | EndpointCommand
     | PruneLogs

@@ -76,7 +76,8 @@ class ClearNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProbeNode(msgspec.Struct, frozen=True, kw_only=True):
-    """→ operation id of a reclaim verification outside any chain. Passed on a node that nobody holds, it clears it."""
+    """→ operation id of a comparison with the last baseline, outside any chain. Passed on a node that nobody holds, it
+    clears it. A node that has no baseline yet has its first one taken."""
 
     actor: Actor
     node_id: str

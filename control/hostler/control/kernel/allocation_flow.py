@@ -10,6 +10,7 @@ import msgspec
 from hostler.base.errors import error
 from hostler.control.kernel import allocation_events as told
 from hostler.control.kernel import chain, node_probe, task_probe
+from hostler.control.kernel.allocation_queue import Claims, in_order, wishes_of
 from hostler.control.kernel.allocation_rows import AllocationRow, LeaseRow
 from hostler.control.kernel.allocation_settings import PROVISION
 from hostler.control.kernel.allocation_states import (
@@ -30,7 +31,7 @@ from hostler.control.kernel.allocation_states import (
     step,
 )
 from hostler.control.kernel.model import Draft
-from hostler.control.kernel.rows import OperationRow
+from hostler.control.kernel.rows import NodeRow, OperationRow
 from hostler.control.kernel.tasks import node_of, operation_of
 from hostler.control.kernel.transitions import FINAL
 
@@ -38,10 +39,11 @@ replace = msgspec.structs.replace
 EXPIRE_LIMIT = 200
 
 
-def try_place(draft: Draft, allocation: AllocationRow) -> bool:
-    """Takes nodes of the pool in the same decision that sees them free (AL-11)."""
-    pool = draft.current(draft.view.pool_nodes())
-    chosen = choose(pool, allocation.node_count, *wishes_of(allocation))
+def try_place(draft: Draft, allocation: AllocationRow, held: frozenset[str]) -> bool:
+    """Takes nodes of the pool in the same decision that sees them free (AL-11), but none that others hold back."""
+    pool = (node for node in draft.current(draft.view.pool_nodes()) if node.node_id not in held)
+    unverified = draft.settings.allocations.lend_unverified
+    chosen = choose(pool, allocation.node_count, *wishes_of(allocation), unverified=unverified)
     if chosen is None:
         return False
     allocation = move(draft, allocation, "place")
@@ -78,23 +80,28 @@ def follow(draft: Draft) -> None:
 
 def _give_out(draft: Draft) -> None:
     """To whoever waits and has use for what came free; thousands may come back at once, so cheap questions first."""
-    came = [node for node in (node_of(draft, node_id) for node_id in draft.freed) if assignable(node)]
+    unverified = draft.settings.allocations.lend_unverified
+    freed = (node_of(draft, node_id) for node_id in draft.freed)
+    came = [node for node in freed if assignable(node, unverified=unverified)]
     draft.freed.clear()
     if not came:
         return
     room: int | None = None
-    for allocation in draft.current(draft.view.waiting_allocations()):
-        if allocation.state != REQUESTED or not any(fits(node, *wishes_of(allocation)) for node in came):
-            continue
+    claims = Claims(draft)
+    for allocation in in_order(draft.current(draft.view.waiting_allocations())):
         room = draft.view.free_nodes() + len(came) if room is None else room
-        if allocation.node_count <= room:
-            try_place(draft, allocation)
+        if room <= len(claims.held):
+            return
+        wanted = allocation.node_count <= room - len(claims.held)
+        if wanted and _has_use(allocation, came) and try_place(draft, allocation, claims.held):
+            room -= allocation.node_count
+        else:
+            claims.add(allocation)
 
 
-def wishes_of(allocation: AllocationRow) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Labels and names that its nodes are to have."""
-    labels: dict[str, str] = msgspec.json.decode(allocation.labels)
-    return labels, msgspec.json.decode(allocation.nodes, type=tuple[str, ...])
+def _has_use(allocation: AllocationRow, came: list[NodeRow]) -> bool:
+    labels, named = wishes_of(allocation)
+    return any(fits(node, labels, named) for node in came)
 
 
 def _after(draft: Draft, operation: OperationRow, node_id: str) -> None:
@@ -125,6 +132,20 @@ def expire(draft: Draft) -> None:
     for allocation in draft.current(draft.view.waiting_allocations()):
         if allocation.state == REQUESTED and allocation.deadline_ms <= draft.now_ms:
             _fail(draft, allocation, "no_capacity", "no nodes were free in time")
+    _look_again(draft)
+
+
+def _look_again(draft: Draft) -> None:
+    """A claim may have lapsed with a node that went, or with the request itself: what it held is given out."""
+    after = draft.settings.allocations.reserve_after_ms
+    waiting = in_order(draft.current(draft.view.waiting_allocations())) if after else []
+    if waiting and draft.now_ms - waiting[0].created_at_ms >= after:
+        wake_queue(draft)
+
+
+def wake_queue(draft: Draft) -> None:
+    """Every node of the pool is looked at again at the end of the decision."""
+    draft.freed.update(dict.fromkeys(node.node_id for node in draft.current(draft.view.pool_nodes())))
 
 
 def settle_all(draft: Draft) -> None:
@@ -189,6 +210,8 @@ def move(draft: Draft, allocation: AllocationRow, event: str, **changes: Any) ->
         changes.setdefault("finished_at_ms", draft.now_ms)
     moved = replace(allocation, state=state, **changes)
     draft.update(moved)
+    if allocation.state == REQUESTED and event != "place":
+        wake_queue(draft)  # it may have held nodes back
     return moved
 
 

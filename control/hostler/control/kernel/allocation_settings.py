@@ -18,6 +18,8 @@ LINK_ORDER = (PROVISION, DEPROVISION, REVOKE, VERIFY)
 class AllocationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Attributes:
     provision_profiles: `type@version`s that a request may name; the first that is registered is the default.
+    reserve_after_ms: how long a request waits before free nodes are held back for it; 0 for never.
+    lend_unverified: whether a node of the pool is lent before a baseline of it was taken.
     breaker_percent, breaker_nodes: the breaker opens when more than this share of the pool, and at least so many
         nodes, would be quarantined by failed verifications within `breaker_window_ms`.
     """
@@ -29,6 +31,8 @@ class AllocationSettings(msgspec.Struct, frozen=True, kw_only=True):
     probe_profile: str = "node.reclaim.probe@v1"
     baseline_profile: str = "node.baseline.take@v1"
     wait_ms: int = 86_400_000
+    reserve_after_ms: int = 600_000
+    lend_unverified: bool = True
     provision_ms: int = 3_600_000
     deprovision_ms: int = 3_600_000
     revoke_ms: int = 900_000

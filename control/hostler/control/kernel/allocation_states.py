@@ -62,8 +62,12 @@ def step(state: str, event: str, what: str) -> str:
     return following
 
 
-def assignable(node: NodeRow) -> bool:
-    """Whether a tenant may be given the node now (AL-07, AL-11): every axis has to say yes."""
+def assignable(node: NodeRow, *, unverified: bool = True) -> bool:
+    """Whether a tenant may be given the node now (AL-07, AL-11): every axis has to say yes.
+
+    Args:
+        unverified: whether a node that has no baseline yet may be lent.
+    """
     return (
         node.state == "active"
         and node.connection == "connected"
@@ -71,20 +75,27 @@ def assignable(node: NodeRow) -> bool:
         and node.org_id == POOL
         and not node.allocation_id
         and node.reclaim == CLEAN
+        and (unverified or bool(node.baseline_of))
         and node.health == OK
         and node.scheduling == SCHEDULABLE
     )
 
 
 def choose(
-    nodes: Iterable[NodeRow], count: int, labels: Mapping[str, str], named: Sequence[str] = ()
+    nodes: Iterable[NodeRow],
+    count: int,
+    labels: Mapping[str, str],
+    named: Sequence[str] = (),
+    *,
+    unverified: bool = True,
 ) -> list[NodeRow] | None:
     """The nodes for an allocation, or None while there are too few.
 
     Args:
         named: node ids or names to choose among; empty for any.
+        unverified: see `assignable`.
     """
-    fitting = [node for node in nodes if assignable(node) and fits(node, labels, named)]
+    fitting = [node for node in nodes if assignable(node, unverified=unverified) and fits(node, labels, named)]
     fitting.sort(key=lambda node: (node.reclaimed_at_ms, node.node_id))  # the longest idle first
     return fitting[:count] if len(fitting) >= count else None
 

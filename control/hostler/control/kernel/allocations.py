@@ -18,6 +18,7 @@ from hostler.control.kernel.allocation_commands import (
     RetryAllocation,
 )
 from hostler.control.kernel.allocation_flow import allocation_of, move, settle_all, try_place
+from hostler.control.kernel.allocation_queue import older_claims
 from hostler.control.kernel.allocation_rows import AllocationRow
 from hostler.control.kernel.allocation_settings import LINK_ORDER
 from hostler.control.kernel.allocation_states import (
@@ -90,7 +91,7 @@ def create(draft: Draft, command: CreateAllocation) -> Decision:
         nodes=command.node_count,
         external_id=command.external_id,
     )
-    try_place(draft, allocation)
+    try_place(draft, allocation, older_claims(draft, allocation))
     settle_all(draft)
     state = allocation_of(draft, allocation.allocation_id).state
     return draft.decision(AllocationCreated(allocation.allocation_id, True, state))

@@ -52,6 +52,7 @@ _ACTIONS: dict[type, tuple[str, str, str]] = {
     webhook_commands.CreateWebhook: ("webhook.create", "", "webhooks"),
     webhook_commands.DeleteWebhook: ("webhook.delete", "webhook_id", "webhooks"),
     webhook_commands.EnableWebhook: ("webhook.enable", "webhook_id", "webhooks"),
+    webhook_commands.ResendWebhook: ("webhook.resend", "webhook_id", "webhooks"),
     webhook_commands.TryWebhook: ("webhook.test", "webhook_id", "webhooks"),
     bundle_commands.StoreBundle: ("bundle.store", "sha256", "bundles"),
     bundle_commands.DeleteBundle: ("bundle.delete", "sha256", "bundles"),

@@ -99,6 +99,8 @@ HANDLERS: dict[type, Handler] = {
     endpoint_commands.UnregisterEndpoint: endpoints.unregister,
     endpoint_commands.SweepEndpoints: endpoints.sweep,
     log_commands.PruneLogs: task_logs.prune,
+    webhook_commands.ResendWebhook: webhooks.resend,
+    webhook_commands.RecordResend: webhooks.record_resend,
 }
 
 

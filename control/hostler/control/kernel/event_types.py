@@ -96,5 +96,7 @@ EVENT_TYPES: dict[str, str] = {
     "webhook.enabled": "a receiver is tried again at once",
     "webhook.disabled": "the receiver answered 410: it asked not to be called any more",
     "webhook.test": "somebody tries out whether a receiver is reached",
+    "webhook.resend": "somebody asked that what was parked be sent again",
+    "webhook.resend_stopped": "the receiver did not take it this time either; what is left stays parked",
     "webhook.parked": "an event that a receiver did not take was given up, with `event_id` and why",
 }

@@ -39,7 +39,7 @@ from hostler.control.kernel.rows import (
     TokenRow,
 )
 from hostler.control.kernel.trust_rows import KeysetRow
-from hostler.control.kernel.webhook_rows import WebhookCursorRow, WebhookRow
+from hostler.control.kernel.webhook_rows import ParkedRow, WebhookCursorRow, WebhookRow
 from hostler.wire.task import Policy
 
 R = TypeVar("R", bound=Row)
@@ -77,6 +77,7 @@ KEYED: tuple[type[Row], ...] = (
     BundleRow,
     EndpointRow,
     LogUsageRow,
+    ParkedRow,
 )
 KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
 
@@ -153,6 +154,8 @@ class View(JobView, Protocol):
     def bundle_is_named(self, project_id: str, sha256: str) -> bool: ...
 
     def unused_bundles(self, since_ms: int, limit: int) -> Iterable[BundleRow]: ...
+
+    def parked_of(self, webhook_id: str, limit: int) -> Iterable[ParkedRow]: ...
 
     def in_flight(self, operation_type: str, scope: str, scope_id: str) -> int: ...
 

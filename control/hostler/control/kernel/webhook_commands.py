@@ -33,6 +33,25 @@ class TryWebhook(DeleteWebhook, frozen=True, kw_only=True):
     """→ None. The event `webhook.test` goes to the receiver like any other."""
 
 
+class ResendWebhook(DeleteWebhook, frozen=True, kw_only=True):
+    """→ how many parked events are sent again, in the order of the log, before anything that is new."""
+
+
+class RecordResend(msgspec.Struct, frozen=True, kw_only=True):
+    """→ None. What came of parked events that were sent again.
+
+    Attributes:
+        taken: ids of events that the receiver took.
+        stopped: the next one was not taken; it and all that follow stay parked, for this reason.
+    """
+
+    webhook_id: str
+    taken: tuple[int, ...] = ()
+    stopped: bool = False
+    gone: bool = False
+    reason: str = ""
+
+
 class RecordDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """→ None. What came of deliveries to one webhook, made by the loop that sends them.
 
@@ -52,3 +71,8 @@ class RecordDelivery(msgspec.Struct, frozen=True, kw_only=True):
     gone: bool = False
     reason: str = ""
     next_attempt_ms: int = 0
+
+
+WebhookCommand = (
+    CreateWebhook | DeleteWebhook | EnableWebhook | TryWebhook | ResendWebhook | RecordDelivery | RecordResend
+)

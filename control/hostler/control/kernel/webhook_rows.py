@@ -19,6 +19,20 @@ class WebhookRow(Row, frozen=True, kw_only=True):
     state: str = "active"
 
 
+class ParkedRow(Row, frozen=True, kw_only=True):
+    """An event that the receiver did not take. `due` while it is being sent again, `taken` once it was."""
+
+    KEY = ("webhook_id", "event_id")
+    FIXED = ("event_type",)
+
+    webhook_id: str
+    event_id: int
+    event_type: str
+    parked_at_ms: int
+    reason: str
+    state: str = "parked"
+
+
 class WebhookCursorRow(Row, frozen=True, kw_only=True):
     """Attributes:
     position: id of the last event that was taken, passed over or parked; what follows it is still owed.

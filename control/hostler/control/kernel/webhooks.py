@@ -16,13 +16,17 @@ from hostler.control.kernel.webhook_commands import (
     DeleteWebhook,
     EnableWebhook,
     RecordDelivery,
+    RecordResend,
+    ResendWebhook,
     TryWebhook,
 )
-from hostler.control.kernel.webhook_rows import WebhookCursorRow, WebhookRow
+from hostler.control.kernel.webhook_rows import ParkedRow, WebhookCursorRow, WebhookRow
 
 replace = msgspec.structs.replace
 MAX_IN_SCOPE = 20
 MAX_TYPES = 50
+MAX_RESENT = 10_000  # parked events that one request sends again
+PARKED, DUE, TAKEN = "parked", "due", "taken"
 FAMILIES = frozenset(type_.partition(".")[0] for type_ in EVENT_TYPES)
 _SYSTEM = Actor(kind="system", name="hostler-control")
 
@@ -99,6 +103,7 @@ def record(draft: Draft, command: RecordDelivery) -> Decision:
     )
     draft.update(cursor)
     if command.parked:
+        _park(draft, command)
         body = {"event_id": command.parked, "event_type": command.parked_type, "reason": command.reason}
         change = changes.made(event_id=command.parked)
         draft.events.append(_event("webhook.parked", row, draft, _SYSTEM, "webhook.park", change, **body))
@@ -110,10 +115,68 @@ def record(draft: Draft, command: RecordDelivery) -> Decision:
     return draft.decision()
 
 
+def _park(draft: Draft, command: RecordDelivery) -> None:
+    """For whoever asks that it be sent again."""
+    row = ParkedRow(
+        webhook_id=command.webhook_id,
+        event_id=command.parked,
+        event_type=command.parked_type,
+        parked_at_ms=draft.now_ms,
+        reason=command.reason,
+    )
+    if draft.get(ParkedRow, (row.webhook_id, row.event_id)) is None:
+        draft.insert(row)
+
+
+def resend(draft: Draft, command: ResendWebhook) -> Decision:
+    """→ how many events are due again: what was parked, in the order of the log (EV-10)."""
+    row = _known(draft, command.webhook_id, command.org_id, command.project_id)
+    if row.state == "disabled":
+        raise error("webhook_disabled", f"webhook {row.webhook_id} is disabled", hint="enable it first")
+    parked = list(draft.current(draft.view.parked_of(row.webhook_id, MAX_RESENT)))
+    for each in parked:
+        draft.update(replace(each, state=DUE))
+    _due_now(draft, row)
+    change = changes.between({"due": 0}, {"due": len(parked)})
+    draft.events.append(
+        _event("webhook.resend", row, draft, command.actor, "webhook.resend", change, parked=len(parked))
+    )
+    return draft.decision(len(parked))
+
+
+def record_resend(draft: Draft, command: RecordResend) -> Decision:
+    """What the receiver took is parked no more; where it stopped, everything that is left stays parked."""
+    row, cursor = draft.get(WebhookRow, command.webhook_id), draft.get(WebhookCursorRow, command.webhook_id)
+    if row is None or cursor is None:
+        return draft.decision()
+    due = {each.event_id: each for each in draft.current(draft.view.parked_of(row.webhook_id, MAX_RESENT))}
+    taken = [due.pop(event_id) for event_id in command.taken if event_id in due]
+    for each in taken:
+        draft.update(replace(each, state=TAKEN))
+    if taken:
+        cursor = replace(cursor, delivered=cursor.delivered + len(taken), last_delivery_ms=draft.now_ms)
+        draft.update(replace(cursor, parked=max(0, cursor.parked - len(taken))))
+    if command.stopped:
+        left = [each for each in due.values() if each.state == DUE]
+        for each in left:
+            draft.update(replace(each, state=PARKED, reason=command.reason))
+        body: dict[str, Any] = {"reason": command.reason, "left": len(left)}
+        change = changes.between({"due": len(left)}, {"due": 0})
+        draft.events.append(
+            _event("webhook.resend_stopped", row, draft, _SYSTEM, "webhook.resend_stop", change, **body)
+        )
+    if command.gone and row.state == "active":
+        off = replace(row, state="disabled")
+        draft.update(off)
+        change, why = changes.of_rows(row, off, "state"), command.reason
+        draft.events.append(_event("webhook.disabled", row, draft, _SYSTEM, "webhook.disable", change, reason=why))
+    return draft.decision()
+
+
 def wants(row: WebhookRow, types: frozenset[str], type_: str, resource_name: str) -> bool:
-    """Whether an event of its scope is for it. It hears of its own test, and not that it was not heard."""
+    """Whether an event of its scope is for it. It hears of its own test, and not of what it did not take."""
     own = resource_name == f"webhooks/{row.webhook_id}"
-    if own and type_ in ("webhook.test", "webhook.parked"):
+    if own and type_ in ("webhook.test", "webhook.parked", "webhook.resend", "webhook.resend_stopped"):
         return type_ == "webhook.test"
     return not types or type_ in types or type_.partition(".")[0] in types
 

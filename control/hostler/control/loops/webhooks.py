@@ -15,7 +15,7 @@ import msgspec
 from hostler.base.errors import HostlerError
 from hostler.base.logs import get_logger
 from hostler.control.engine import Engine
-from hostler.control.kernel.webhook_commands import RecordDelivery
+from hostler.control.kernel.webhook_commands import RecordDelivery, RecordResend
 from hostler.control.kernel.webhook_rows import WebhookRow
 from hostler.control.kernel.webhooks import wants
 from hostler.control.metrics import Metrics
@@ -83,6 +83,9 @@ class Webhooks:
                 if pause_s > 0:
                     await asyncio.sleep(min(pause_s, _LOOK_S))
                     continue
+                if owed.again:  # what is older goes first
+                    await self._resend(owed)
+                    continue
                 clean = await self._deliver(owed)
             except HostlerError as err:
                 _log.warning("webhook.fault", webhook_id=webhook_id, error_code=err.code)
@@ -118,6 +121,29 @@ class Webhooks:
         if delivered or owed.stretch.seen - cursor.position > _SKIP_AHEAD:
             await self._record(hook, max(position, owed.stretch.seen), delivered)
         return True
+
+    async def _resend(self, owed: Owed) -> None:
+        """Parked events once more, in their order; the first that is not taken ends it, and what is new goes on."""
+        taken: list[int] = []
+        outcome: Outcome | None = None
+        for event in owed.again:
+            outcome = await self._sender.send(owed.hook, event, self._engine.control_epoch)
+            if not outcome.ok:
+                break
+            taken.append(event.id)
+            self._deliveries.labels("delivered").inc()
+        stopped = outcome is not None and not outcome.ok
+        if stopped:
+            self._deliveries.labels("failed").inc()
+        await self._engine.execute(
+            RecordResend(
+                webhook_id=owed.hook.webhook_id,
+                taken=tuple(taken),
+                stopped=stopped,
+                gone=stopped and outcome is not None and outcome.gone,
+                reason=outcome.reason if stopped and outcome is not None else "",
+            )
+        )
 
     async def _record(self, hook: WebhookRow, position: int, delivered: int) -> None:
         await self._engine.execute(RecordDelivery(webhook_id=hook.webhook_id, position=position, delivered=delivered))

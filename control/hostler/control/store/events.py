@@ -1,6 +1,7 @@
 """The event log as one scope may see it, a bounded stretch at a time (API-23)."""
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -41,6 +42,13 @@ def scoped(
     found = tuple(_view(values) for values in db.execute(sql, (*chosen, limit)))
     seen = found[-1].id if len(found) == limit else min(after + STRETCH, newest)
     return Stretch(found, max(after, seen), seen >= newest)
+
+
+def by_id(db: sqlite3.Connection, ids: Sequence[int]) -> tuple[EventView, ...]:
+    """Those that the log has, in its order."""
+    marks = ", ".join("?" * len(ids))
+    sql = f"SELECT {_COLUMNS} FROM events WHERE id IN ({marks}) ORDER BY id"  # noqa: S608
+    return tuple(_view(values) for values in db.execute(sql, tuple(ids)))
 
 
 def _view(values: tuple[Any, ...]) -> EventView:

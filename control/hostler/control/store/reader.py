@@ -50,6 +50,7 @@ from hostler.control.store.records import (
     OperationSummary,
     OperationView,
     Page,
+    ParkedView,
     Principal,
     StoredCheckpoint,
     WebhookView,
@@ -186,6 +187,12 @@ class Reader:
     async def newest_event(self) -> int:
         """Its id; 0 for none."""
         return await self._ask(webhooks.newest_event)
+
+    async def parked(self, webhook_id: str, cursor: str, page_size: int) -> Page[ParkedView]:
+        return await self._ask(webhooks.parked, webhook_id, cursor, page_size)
+
+    async def has_webhook(self, webhook_id: str, org_id: str | None, project_id: str | None) -> bool:
+        return await self._ask(webhooks.in_scope, webhook_id, org_id, project_id)
 
     async def newest_trial(self, webhook_id: str) -> int:
         return await self._ask(webhooks.newest_trial, webhook_id)

@@ -275,6 +275,16 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True):
     body: Any
 
 
+class ParkedView(msgspec.Struct, frozen=True):
+    """An event that a receiver did not take; `due` while it is being sent again."""
+
+    event_id: int
+    event_type: str
+    parked_at_ms: int
+    reason: str
+    state: str
+
+
 class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
     """Attributes:
     types: of events, and families; empty for all.

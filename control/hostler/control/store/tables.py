@@ -14,7 +14,7 @@ from hostler.control.kernel.log_rows import LogRow, LogUsageRow
 from hostler.control.kernel.policy_rows import PolicyRow
 from hostler.control.kernel.rows import Row
 from hostler.control.kernel.trust_rows import KeysetRow
-from hostler.control.kernel.webhook_rows import WebhookCursorRow, WebhookRow
+from hostler.control.kernel.webhook_rows import ParkedRow, WebhookCursorRow, WebhookRow
 
 NAMES: dict[type[Row], str] = {
     rows.MetaRow: "meta",
@@ -58,6 +58,7 @@ NAMES: dict[type[Row], str] = {
     BundleRow: "bundles",
     EndpointRow: "endpoints",
     LogUsageRow: "log_usage",
+    ParkedRow: "webhook_parked",
 }
 
 

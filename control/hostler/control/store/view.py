@@ -19,7 +19,7 @@ from hostler.control.kernel.rows import (
     StepRow,
     TaskRow,
 )
-from hostler.control.kernel.webhook_rows import WebhookRow
+from hostler.control.kernel.webhook_rows import ParkedRow, WebhookRow
 from hostler.control.store import bundles, local_tasks
 from hostler.control.store.job_view import JobQueries
 from hostler.control.store.tables import STATEMENTS
@@ -145,6 +145,12 @@ class StoreView(JobQueries):
     def unused_bundles(self, since_ms: int, limit: int) -> list[BundleRow]:
         condition = "state = 'held' AND last_used_ms < ? ORDER BY last_used_ms LIMIT ?"
         return self._where(BundleRow, condition, since_ms, limit)
+
+    def parked_of(self, webhook_id: str, limit: int) -> list[ParkedRow]:
+        """Not taken yet, in the order of the log."""
+        return self._where(
+            ParkedRow, "webhook_id = ? AND state != 'taken' ORDER BY event_id LIMIT ?", webhook_id, limit
+        )
 
     def current_catalog(self) -> CatalogRow | None:
         found = self._where(CatalogRow, "1 ORDER BY registered_at_ms DESC, version DESC LIMIT 1")

@@ -5,23 +5,33 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from hostler.base.errors import error
 from hostler.control.kernel.webhook_rows import WebhookCursorRow, WebhookRow
-from hostler.control.store.events import Stretch, scoped
+from hostler.control.store.events import Stretch, by_id, scoped
 from hostler.control.store.pages import decode_cursor, page_limit, page_of
-from hostler.control.store.records import Page, WebhookView
+from hostler.control.store.records import EventView, Page, ParkedView, WebhookView
 from hostler.control.store.tables import STATEMENTS
 
 _HOOK = f"SELECT {STATEMENTS[WebhookRow].columns} FROM webhooks WHERE webhook_id = ?"  # noqa: S608
 _CURSOR = f"SELECT {STATEMENTS[WebhookCursorRow].columns} FROM webhook_cursors WHERE webhook_id = ?"  # noqa: S608
+_DUE = "SELECT event_id FROM webhook_parked WHERE webhook_id = ? AND state = 'due' ORDER BY event_id LIMIT ?"
+_PARKED = (
+    "SELECT event_id, event_type, parked_at_ms, reason, state FROM webhook_parked"
+    " WHERE webhook_id = ? AND state != 'taken' AND event_id > ? ORDER BY event_id LIMIT ?"
+)
 _VIEW = ", ".join(WebhookView.__struct_fields__)
 
 
 class Owed(NamedTuple):
-    """A webhook, where it stands, and the events of its scope after that, whatever their types."""
+    """A webhook, where it stands, and the events of its scope after that, whatever their types.
+
+    `again` are parked events that somebody asked for once more; they go before what is new.
+    """
 
     hook: WebhookRow
     cursor: WebhookCursorRow
     stretch: Stretch
+    again: tuple[EventView, ...] = ()
 
 
 def active(db: sqlite3.Connection) -> list[str]:
@@ -35,7 +45,33 @@ def owed(db: sqlite3.Connection, webhook_id: str, after: int, limit: int) -> Owe
     if hook is None or cursor is None or hook.state != "active":
         return None
     start = max(after, cursor.position)
-    return Owed(hook, cursor, scoped(db, start, limit, hook.org_id or None, hook.project_id or None, ""))
+    due = [row[0] for row in db.execute(_DUE, (webhook_id, limit))]
+    stretch = scoped(db, start, limit, hook.org_id or None, hook.project_id or None, "")
+    return Owed(hook, cursor, stretch, by_id(db, due))
+
+
+def parked(db: sqlite3.Connection, webhook_id: str, cursor: str, page_size: int) -> Page[ParkedView]:
+    """Oldest first. Raises `invalid_cursor`."""
+    said = decode_cursor(cursor)
+    if said and not (said.isascii() and said.isdigit() and len(said) <= 18):
+        raise error("invalid_cursor", "the cursor is of another list")
+    rows = db.execute(_PARKED, (webhook_id, int(said or 0), page_limit(page_size) + 1))
+    return page_of([ParkedView(*row) for row in rows], page_size, lambda view: str(view.event_id))
+
+
+def in_scope(db: sqlite3.Connection, webhook_id: str, org_id: str | None, project_id: str | None) -> bool:
+    """Whether there is such a webhook, as far as the caller may know."""
+    hook = _one(db, _HOOK, WebhookRow, webhook_id)
+    return (
+        hook is not None
+        and hook.state != "deleted"
+        and org_id in (None, hook.org_id)
+        and project_id
+        in (
+            None,
+            hook.project_id,
+        )
+    )
 
 
 def newest_event(db: sqlite3.Connection) -> int:

@@ -60,6 +60,8 @@ EXPECTED: dict[str, set[str]] = {
     "GET /api/v1/projects/{project_id}/bundles/{sha256}": VIEWERS,
     "GET /api/v1/projects/{project_id}/bundles": VIEWERS,
     "DELETE /api/v1/projects/{project_id}/bundles/{sha256}": SUBMITTERS,
+    "POST /api/v1/projects/{project_id}/webhooks/{webhook_id}/resend": RETRIERS,
+    "GET /api/v1/projects/{project_id}/webhooks/{webhook_id}/parked": RETRIERS,
     # what a project borrows
     "POST /api/v1/projects/{project_id}/allocations": RETRIERS,
     "GET /api/v1/projects/{project_id}/allocations": VIEWERS,
@@ -86,6 +88,8 @@ EXPECTED: dict[str, set[str]] = {
     "DELETE /api/v1/admin/webhooks/{webhook_id}": PLATFORM,
     "POST /api/v1/admin/webhooks/{webhook_id}/enable": PLATFORM,
     "POST /api/v1/admin/webhooks/{webhook_id}/test": PLATFORM,
+    "POST /api/v1/admin/webhooks/{webhook_id}/resend": PLATFORM,
+    "GET /api/v1/admin/webhooks/{webhook_id}/parked": PLATFORM,
     # AL-08: a quarantine is the platform's to lift, and nobody else's
     "GET /api/v1/admin/allocations": PLATFORM,
     "POST /api/v1/admin/nodes/{node_id}/cordon": PLATFORM,

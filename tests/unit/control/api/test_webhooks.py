@@ -42,7 +42,13 @@ async def test_AZ_10_S2_a_webhook_of_another_tenant_is_neither_seen_nor_ended(tm
         webhook_id = (await owner.post(PROJECT, json=BODY)).json()["webhook_id"]
         lab = PROJECT.replace("train", "lab")
         assert (await rival.get(lab)).json()["items"] == []
-        for method, path in (("DELETE", ""), ("POST", "/enable"), ("POST", "/test")):
+        for method, path in (
+            ("DELETE", ""),
+            ("POST", "/enable"),
+            ("POST", "/test"),
+            ("POST", "/resend"),
+            ("GET", "/parked"),
+        ):
             for base in (lab, PROJECT):
                 assert (await rival.request(method, f"{base}/{webhook_id}{path}")).status_code == 404
         assert [i["webhook_id"] for i in (await admin.get(ADMIN)).json()["items"]] == [webhook_id]

@@ -13,6 +13,7 @@ from hostler.control.kernel.allocation_commands import (
     CloseBreaker,
     CordonNode,
     ForceReleaseAllocation,
+    ProbeNode,
     QuarantineNode,
     ReleaseAllocation,
     RetryAllocation,
@@ -28,6 +29,7 @@ from hostler.control.kernel.commands import (
     RevokeNode,
     TargetSelector,
 )
+from hostler.control.kernel.node_commands import RecoverNode
 from hostler.control.kernel.rows import CursorRow, NodeRow, TaskRow
 from hostler.wire.node import Hello
 from hostler.wire.report import TaskStatus
@@ -36,7 +38,8 @@ from support.control import ADMIN, USER, submit
 
 THINGS = (
     "create", "release", "force", "retry", "ok", "ok", "ok", "ok", "fail", "running", "cancel_op", "retry_op", "work",
-    "wait", "gone", "hello", "cordon", "uncordon", "quarantine", "clear", "breaker", "revoke", "sick",
+    "wait", "gone", "hello", "cordon", "uncordon", "quarantine", "clear", "breaker", "revoke", "sick", "recover",
+    "probe",
 )  # fmt: skip
 STEPS = st.lists(st.tuples(st.sampled_from(THINGS), st.integers(0, 5)), max_size=60)
 ENDS = {"ok": TaskStatus.SUCCEEDED, "fail": TaskStatus.FAILED, "running": TaskStatus.RUNNING}
@@ -99,6 +102,12 @@ class Walk:
 
     def _retry_op(self, number: int) -> Any:
         return self._an_operation(RetryOperation, number) or None
+
+    def _recover(self, number: int) -> Any:
+        return RecoverNode(actor=ADMIN, node_id=self._node(number).node_id, reason="r", correlation_id="c")
+
+    def _probe(self, number: int) -> Any:
+        return ProbeNode(actor=ADMIN, node_id=self._node(number).node_id, correlation_id="c")
 
     def _wait(self, number: int) -> Any:
         self.bench.now += 40_000 * number

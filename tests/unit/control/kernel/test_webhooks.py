@@ -9,9 +9,11 @@ from hostler.control.kernel.webhook_commands import (
     DeleteWebhook,
     EnableWebhook,
     RecordDelivery,
+    RecordResend,
+    ResendWebhook,
     TryWebhook,
 )
-from hostler.control.kernel.webhook_rows import WebhookCursorRow, WebhookRow
+from hostler.control.kernel.webhook_rows import ParkedRow, WebhookCursorRow, WebhookRow
 from hostler.control.kernel.webhooks import MAX_IN_SCOPE, wants
 from support.control import USER
 from support.memory_view import Bench
@@ -58,7 +60,7 @@ def test_a_scope_has_so_many_and_deleted_ones_do_not_count() -> None:
     made(bench)
 
 
-@pytest.mark.parametrize("command", [DeleteWebhook, EnableWebhook, TryWebhook])
+@pytest.mark.parametrize("command", [DeleteWebhook, EnableWebhook, TryWebhook, ResendWebhook])
 def test_AZ_10_a_webhook_of_another_scope_is_not_there(command: Any) -> None:
     bench = Bench()
     webhook_id = made(bench)
@@ -105,6 +107,54 @@ def test_a_parked_event_is_named_and_its_successor_starts_afresh() -> None:
     assert (now.position, now.parked, now.attempts, now.last_error) == (8, 1, 0, "status 400")
     assert bench.events[-1].type == "webhook.parked"
     assert '"event_id":8' in bench.events[-1].body
+
+
+def with_parked(bench: Bench, *events: int) -> str:
+    webhook_id = made(bench)
+    for event_id in events:
+        bench.run(
+            RecordDelivery(
+                webhook_id=webhook_id, position=event_id, parked=event_id, parked_type="node.lost", reason="status 400"
+            )
+        )
+    return webhook_id
+
+
+def states(bench: Bench, webhook_id: str) -> dict[int, str]:
+    rows = [row for row in bench.view.rows[ParkedRow].values() if row.webhook_id == webhook_id]
+    return {row.event_id: row.state for row in rows}
+
+
+def test_EV_10_what_was_parked_is_due_again_and_the_position_stays() -> None:
+    bench = Bench()
+    webhook_id = with_parked(bench, 8, 9, 12)
+    other = with_parked(bench, 10)
+    before = cursor(bench, webhook_id).position
+    assert bench.run(ResendWebhook(actor=USER, webhook_id=webhook_id)) == 3
+    assert states(bench, webhook_id) == {8: "due", 9: "due", 12: "due"}
+    assert states(bench, other) == {10: "parked"}
+    bench.run(RecordResend(webhook_id=webhook_id, taken=(8,)))
+    bench.run(RecordResend(webhook_id=webhook_id, taken=(9, 4711), stopped=True, reason="status 503"))
+    assert states(bench, webhook_id) == {8: "taken", 9: "taken", 12: "parked"}
+    now = cursor(bench, webhook_id)
+    assert (now.position, now.parked, now.delivered) == (before, 1, 2)
+    assert [e.type for e in bench.events][-1] == "webhook.resend_stopped"
+    assert bench.run(ResendWebhook(actor=USER, webhook_id=webhook_id)) == 1
+    audited = [e for e in bench.events if e.action == "webhook.resend"]
+    assert [(e.actor, e.result) for e in audited] == [("ann", "accepted")] * 2
+
+
+def test_nothing_is_resent_to_a_disabled_webhook() -> None:
+    bench = Bench()
+    webhook_id = with_parked(bench, 8)
+    bench.run(RecordDelivery(webhook_id=webhook_id, position=8, gone=True, reason="status 410"))
+    assert bench.refusal(ResendWebhook(actor=USER, webhook_id=webhook_id)).code == "webhook_disabled"
+    assert states(bench, webhook_id) == {8: "parked"}
+    bench.run(EnableWebhook(actor=USER, webhook_id=webhook_id))
+    bench.run(ResendWebhook(actor=USER, webhook_id=webhook_id))
+    bench.run(RecordResend(webhook_id=webhook_id, stopped=True, gone=True, reason="status 410"))
+    row = bench.view.get(WebhookRow, webhook_id)
+    assert (states(bench, webhook_id), row.state) == ({8: "parked"}, "disabled")
 
 
 def test_what_a_webhook_wants() -> None:

@@ -11,9 +11,10 @@ from hostler.control.rpc.catalog_feed import CatalogFeed
 from hostler.control.rpc.ingest import Ingest
 from hostler.control.rpc.link import Link, Links
 from hostler.control.rpc.progress import ProgressBoard
+from hostler.control.samples import SampleBoard
 from hostler.pki.x509 import PeerIdentity
 from hostler.wire.codec_node import agent_message, control_value
-from hostler.wire.node import Close, Heartbeat, Hello, Welcome
+from hostler.wire.node import Close, Heartbeat, Hello, Sample, Welcome
 from support.control import Fleet, fleet_in
 from support.keys import NOW
 
@@ -164,3 +165,27 @@ async def test_CG_04_a_heartbeat_tells_of_a_capability_and_only_once(tmp_path: P
         await link.take(agent_message(Heartbeat()))
         assert (await fleet.engine.reader.node(node.node_id)).capabilities == {"gpu.vendor": "amd"}
         assert len(await fleet.events(type_="node.capabilities_changed")) == 1
+
+
+async def test_OB_09_measurements_cost_no_commit_and_a_flood_of_them_is_dropped(tmp_path: Path) -> None:
+    async with fleet_in(tmp_path) as fleet:
+        node = await fleet.enroll("gpu-1")
+        link, board = link_of(fleet.engine, node.node_id), SampleBoard(fleet.clock)
+        link._samples = board
+        await link.take(agent_message(Hello(agent_version="1")))
+        await link.take(agent_message(Heartbeat()))
+        before = await fleet.engine.reader.newest_event()
+        executed: list[object] = []
+        execute = fleet.engine.execute
+
+        async def counted(command: object) -> object:
+            executed.append(command)
+            return await execute(command)
+
+        fleet.engine.execute = counted  # type: ignore[method-assign]
+        for number in range(500):
+            await link.take(agent_message(Heartbeat(sample=Sample(at_ms=number, load_1m=number))))
+        assert executed == [], "a heartbeat that measures only writes nothing"
+        assert await fleet.engine.reader.newest_event() == before
+        assert (board.taken, board.dropped) == (1, 499)
+        assert not link.closing

@@ -7,9 +7,16 @@ from typing import Any
 
 from hostler.base.errors import error
 from hostler.control.api import pages
-from hostler.control.api.bodies import NewWebhook, WebhookMade, WebhookRef, WebhookTried
+from hostler.control.api.bodies import NewWebhook, WebhookMade, WebhookRef, WebhookResent, WebhookTried
 from hostler.control.api.call import Call
-from hostler.control.kernel.webhook_commands import CreateWebhook, DeleteWebhook, EnableWebhook, TryWebhook
+from hostler.control.kernel.webhook_commands import (
+    CreateWebhook,
+    DeleteWebhook,
+    EnableWebhook,
+    ResendWebhook,
+    TryWebhook,
+)
+from hostler.control.store.records import Page, ParkedView
 from hostler.control.webhooks.signing import shown
 
 
@@ -54,6 +61,23 @@ async def test(call: Call) -> tuple[int, WebhookTried]:
     return 202, WebhookTried(tried.webhook_id, await call.engine.reader.newest_trial(tried.webhook_id))
 
 
+async def resend(call: Call) -> tuple[int, WebhookResent]:
+    """202 with how many parked events are sent again."""
+    org_id, project_id = await _scope(call)
+    webhook_id, actor = call.path("webhook_id"), call.principal.actor()
+    command = ResendWebhook(actor=actor, webhook_id=webhook_id, org_id=org_id, project_id=project_id)
+    return 202, WebhookResent(webhook_id, await call.execute(command))
+
+
+async def parked(call: Call) -> Page[ParkedView]:
+    """What a receiver did not take and has not been sent since."""
+    org_id, project_id = await _scope(call)
+    webhook_id, size = call.path("webhook_id"), pages.size_of(call.query("page_size"))
+    if not await call.engine.reader.has_webhook(webhook_id, org_id, project_id):
+        raise error("not_found", f"there is no webhook {webhook_id[:64]!r} in your scope")
+    return await call.engine.reader.parked(webhook_id, call.query("cursor"), size)
+
+
 async def _about(call: Call, command: type[DeleteWebhook]) -> WebhookRef:
     org_id, project_id = await _scope(call)
     webhook_id = call.path("webhook_id")
@@ -95,3 +119,11 @@ async def enable_any(call: Call) -> WebhookRef:
 
 async def test_any(call: Call) -> tuple[int, WebhookTried]:
     return await test(call)
+
+
+async def resend_any(call: Call) -> tuple[int, WebhookResent]:
+    return await resend(call)
+
+
+async def parked_any(call: Call) -> Page[ParkedView]:
+    return await parked(call)
