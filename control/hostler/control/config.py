@@ -12,6 +12,7 @@ from hostler.control.credentials.config import MinterConfig
 from hostler.control.identity.settings import OidcSettings
 from hostler.control.identity.settings import check as check_oidc
 from hostler.control.kernel.allocation_settings import FAMILIES, LINK_ORDER, AllocationSettings
+from hostler.control.policy_engine.settings import PolicyEngineSettings
 from hostler.control.webhooks.destination import networks
 
 _DEFAULTS = AllocationSettings()
@@ -81,6 +82,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     webhook_allowed_networks: where webhooks may go besides public addresses, such as 10.20.0.0/16.
     webhook_ca_file: a CA besides the system's that receivers of webhooks may have their certificates from.
     telemetry_endpoint: where traces go, OTLP over HTTP; "" for nowhere. Needs the extra `telemetry`.
+    policy_engine: Rego files that may refuse what the policy allows. Needs the extra `policy`.
     webhook_park_hours: how long an event is tried at a receiver that does not take it.
     """
 
@@ -105,6 +107,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     webhook_ca_file: str = ""
     telemetry_endpoint: Annotated[str, msgspec.Meta(pattern=r"^(?:https?://[^\s]{1,500})?$(?!\n)")] = ""
     webhook_park_hours: Annotated[int, msgspec.Meta(ge=1, le=720)] = 24
+    policy_engine: PolicyEngineSettings | None = None
     log_format: Literal["auto", "json", "pretty"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     allocations: Allocations = Allocations()

@@ -96,7 +96,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     start_within_ms: int = 86_400_000
     max_tasks: int = 10_000
     control_epoch: int = 1
-    decider: Any = None  # a `permitted.Decider` that may refuse more than the policy does (AZ-11)
+    asks_outside: bool = False  # a tenant's request needs the answer of a policy engine as well (AZ-11)
     allocations: AllocationSettings = AllocationSettings()
 
 
