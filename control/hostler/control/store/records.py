@@ -119,7 +119,8 @@ class OperationView(OperationSummary, frozen=True, kw_only=True):
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """`state` is what was decided (`active`, `revoked`), `connection` what is seen.
+    """`state` is what was decided (`active`, `revoked`), `connection` what is seen: `enrolling` until its agent has
+    come for the first time, `connected`, `lost`, and `retired` once it is revoked (OD-15).
 
     `worker_policy` has one entry for each party that has cordoned or drained the node.
     """
