@@ -3,13 +3,16 @@
 import asyncio
 import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hostler.base.errors import HostlerError
+from hostler.cli.demo_files import program
 from hostler.control.policy_engine.settings import PolicyEngineSettings
+from hostler.pki.storage import write_private
 from support.allocations import profiles
 from support.builders import definition
 from support.plane import Plane, operations, plane, prepare, submission
@@ -55,6 +58,14 @@ def workers() -> set[int]:
     return found
 
 
+def explain(folder: Path, control: Plane) -> str:
+    write_private(folder / "token", control.http.headers["authorization"].removeprefix("Bearer ").encode())
+    config = folder / "cli.toml"
+    config.write_text(f'server = "{control.ports.server}"\ntoken_file = "{folder}/token"\nproject = "train"\n')
+    command = [program("hostler"), "--config", str(config), "policy", "explain", "demo.write"]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
 async def audited(control: Plane, action: str) -> list[Any]:
     listed = await control.call("GET", "/api/v1/admin/audit-logs", params={"action": action})
     return [line for line in listed["items"] if line["result"] == "refused"]
@@ -79,6 +90,8 @@ async def test_AZ_11_the_operators_rules_refuse_over_http_and_say_why(tmp_path: 
         assert (await control.http.post(ALLOCATIONS, json={"org_id": "acme", "node_count": 1})).status_code == 202
         shown = await control.call("GET", "/api/v1/projects/train/operation-policies/demo.write")
         assert shown["asked_besides"] == "data.house.rules.deny"
+        explained = await asyncio.to_thread(explain, tmp_path, control)
+        assert "and the policy engine (data.house.rules.deny), which may refuse what all this allows" in explained
     assert not workers()
 
 
