@@ -17,6 +17,7 @@ from hostler.control.kernel import events
 from hostler.control.kernel.submit import TRIGGER_SOURCES
 from hostler.control.kernel.transitions import DEFINITION_STATES, OPERATION_STATES
 from hostler.control.store import db as store_db
+from hostler.control.store.axes import CONNECTIONS
 
 ENDPOINTS = {
     "API-01": "POST /api/v1/admin/operation-definitions",
@@ -93,6 +94,7 @@ ENUMS = {
             "require_signature_verification", "max_artifact_size_bytes",
         ),
     ),
+    "OD-15 connection": (CONNECTIONS, ("enrolling", "connected", "lost", "retired")),
     "OP-09": (TARGET_KINDS, ("node", "allocation", "group")),
     "EV-01": (
         (events.REQUESTED, events.PROGRESS, *events.TERMINAL.values()),

@@ -67,6 +67,8 @@ _STYLES = {
     "refused": "red",
     "revoked": "red",
     "lost": "red",
+    "retired": "red",
+    "enrolling": "cyan",
     "canceled": "yellow",
     "deprecated": "yellow",
     "running": "cyan",

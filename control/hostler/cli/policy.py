@@ -82,10 +82,12 @@ def explain(settings: Settings, operation_type: str, tenant: str, is_global: boo
     """Show the effective policy, and which scope set each value."""
     found = Client(settings).call("GET", path_of(settings, operation_type, tenant, is_global))
     if output == "json":
-        print_json({"effective": found["effective"], "set_by": found["set_by"]})
+        print_json({name: found.get(name, "") for name in ("effective", "set_by", "asked_besides")})
         return
     rows = [(key, _shown(found["effective"][key]), found["set_by"].get(key, "nobody")) for key in KEYS]
     table(("KEY", "VALUE", "SET BY"), rows)
+    if found.get("asked_besides"):
+        click.echo(f"and the policy engine ({found['asked_besides']}), which may refuse what all this allows")
 
 
 @command.command(name="set")

@@ -14,6 +14,7 @@ from hostler.control.identity.settings import OidcSettings
 from hostler.control.identity.settings import check as check_oidc
 from hostler.control.kernel.allocation_settings import FAMILIES, LINK_ORDER, AllocationSettings
 from hostler.control.kernel.job_settings import JobSettings
+from hostler.control.policy_engine.settings import PolicyEngineSettings
 from hostler.control.webhooks.destination import networks
 
 _DEFAULTS, _JOBS = AllocationSettings(), JobSettings()
@@ -136,6 +137,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     node_telemetry_hours: how long measurements of nodes are kept, in a file of their own; 0 for not at all.
     node_telemetry_rows: how many may be kept, whatever their age.
     node_telemetry_series: how many nodes may have series of their own at /metrics.
+    policy_engine: Rego files that may refuse what the policy allows. Needs the extra `policy`.
     webhook_park_hours: how long an event is tried at a receiver that does not take it.
     bundles: limits of the code bundles of jobs, which are kept in state_dir.
     """
@@ -166,6 +168,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     node_telemetry_series: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 200
     webhook_park_hours: Annotated[int, msgspec.Meta(ge=1, le=720)] = 24
     jobs: Jobs = Jobs()
+    policy_engine: PolicyEngineSettings | None = None
     log_format: Literal["auto", "json", "pretty"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     allocations: Allocations = Allocations()

@@ -21,6 +21,7 @@ from hostler.catalog.manifest import Catalog
 from hostler.catalog.policy import policy_digest
 from hostler.control.dispatch.build import Shared, build_cancel, build_task, share
 from hostler.control.dispatch.sign import seal, seal_checkpoint
+from hostler.control.judging import Outside, judged
 from hostler.control.kernel.all_commands import Command
 from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.commands import ControlStarted, PublishKeyset, RegisterCatalog
@@ -92,6 +93,7 @@ class Engine:
         published: keysets, and what counts under them.
         reader: read-only queries.
         wakes: who is told after a commit.
+        outside: a policy engine; None for none, which refuses all that settings want to have asked about.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class Engine:
         self._applier = Applier(self._db, self._view)
         self._settings = msgspec.structs.replace(self._settings, control_epoch=self._epoch)
         self._cluster_id = ""
+        self.outside: Outside | None = None
         self.wakes = Wakes()
         self._watchers: list[Callable[[Sequence[EventRow]], None]] = []
         self.reader = Reader(store_path, clock)
@@ -194,6 +197,8 @@ class Engine:
         Raises:
             HostlerError: the command's refusal, or `store_unavailable`.
         """
+        if self.outside is not None:
+            return await judged(self.outside, command, self._writer.submit)
         return await self._writer.submit(command)
 
     @property

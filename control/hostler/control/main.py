@@ -1,4 +1,4 @@
-"""`hostler-control`: init, serve, principals, config. `serve` is the composition root.
+"""`hostler-control`: init, serve, principals, policy, config. `serve` is the composition root.
 
 One TaskGroup; every loop:
 
@@ -14,6 +14,7 @@ One TaskGroup; every loop:
 | `loops.webhooks` | the event log, by a cursor for each webhook | HTTPS requests to receivers; how far each has come |
 | `loops.traces` | tasks that have ended, where traces go somewhere | spans of stream, task and steps |
 | `loops.samples` | what nodes have measured, in memory | rows of a file of their own, for people |
+| `policy_engine` | questions about tenants' requests, where there is one | answers; its processes are started again |
 | `loops.liveness` | the clock | sessions of silent nodes, and of expired certificates, closed |
 
 If one of them ends by an error, the process ends.
@@ -63,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     _command(commands, "recover", _recover, summary)
     _command(commands, "config", _config, "Every configuration value and where it comes from.")
     _principals(commands)
+    _policy(commands)
     return parser
 
 
@@ -81,6 +83,19 @@ def _principals(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     _command(actions, "list", _list_principals, "Names, roles and scopes.")
     _command(actions, "revoke", _revoke_principal, "End a principal's token.").add_argument("name")
+
+
+def _policy(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    summary = "The policy engine's Rego files, tried out without a control plane."
+    group = commands.add_parser("policy", help=summary, description=summary)
+    actions = group.add_subparsers(required=True, metavar="COMMAND")
+    testing = _command(actions, "test", _test_policy, "What the engine says to a question; exits 1 when it refuses.")
+    testing.add_argument("question", type=Path, help="a question as JSON; - reads it from the standard input")
+    testing.add_argument(
+        "--file", type=Path, action="append", help="a Rego file, instead of those of the configuration"
+    )
+    testing.add_argument("--query", default="", help="another rule than the configured one")
+    _command(actions, "question", _example_question, "A question to start from, with all that a policy may look at.")
 
 
 def _command(
@@ -180,6 +195,19 @@ def _revoke_principal(options: argparse.Namespace) -> int:
     _with_engine(options.config, lambda engine: engine.execute(command))
     print(f"revoked {options.name}")  # noqa: T201
     return 0
+
+
+def _test_policy(options: argparse.Namespace) -> int:
+    from hostler.control.config import load
+    from hostler.control.policy_engine import trial
+
+    return trial.test(options, lambda: load(options.config).policy_engine)
+
+
+def _example_question(options: argparse.Namespace) -> int:
+    from hostler.control.policy_engine import trial
+
+    return trial.question(options)
 
 
 def _system() -> "Actor":

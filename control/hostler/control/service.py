@@ -33,6 +33,7 @@ from hostler.control.loops.traces import Traces
 from hostler.control.loops.webhooks import Pace, Webhooks
 from hostler.control.metering import Metering
 from hostler.control.metrics import Metrics
+from hostler.control.policy_engine.engine import PolicyEngine
 from hostler.control.rpc.enrolment_service import EnrollmentService
 from hostler.control.rpc.identity import Identities
 from hostler.control.rpc.ingest import Ingest
@@ -78,6 +79,7 @@ async def open_engine(config: ControlConfig, *, recovering: bool = False) -> tup
             allocations=config.allocations.settings(),
             log_operation_bytes=config.logs.operation_bytes,
             jobs=config.jobs.settings(),
+            asks_outside=config.policy_engine is not None,
         ),
         cluster_id=config.cluster_id,
         recovering=recovering,
@@ -101,13 +103,20 @@ class _Http(uvicorn.Server):
 async def serve(config: ControlConfig, stop: asyncio.Event | None = None) -> None:
     """Runs until SIGTERM, SIGINT or `stop`, or until a loop fails."""
     engine, keys = await open_engine(config)
+    policy_engine = None
     try:
-        await _run(config, engine, keys, stop or asyncio.Event())
+        if config.policy_engine is not None:
+            engine.outside = policy_engine = await PolicyEngine.open(config.policy_engine)
+        await _run(config, engine, keys, policy_engine, stop or asyncio.Event())
     finally:
+        if policy_engine is not None:
+            await policy_engine.close()
         await engine.close()
 
 
-async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.Event) -> None:
+async def _run(
+    config: ControlConfig, engine: Engine, keys: Keys, policy_engine: PolicyEngine | None, stop: asyncio.Event
+) -> None:
     clock, links, metrics = SystemClock(), Links(), Metrics()
     board = ProgressBoard(clock)
     engine.watch(Metering(metrics).take)
@@ -198,6 +207,7 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
                 by_time.append(group.create_task(filer.run()))
             if traces:
                 by_time.append(group.create_task(traces.run()))
+            asking = group.create_task(policy_engine.run()) if policy_engine else None
             await stop.wait()
             systemd.notify("STOPPING=1")
             links.close_all()
@@ -208,6 +218,8 @@ async def _run(config: ControlConfig, engine: Engine, keys: Keys, stop: asyncio.
                 loop.cancel()
             await asyncio.gather(node_grpc.stop(_GRACE_S), enrol_grpc.stop(_GRACE_S))
             await asyncio.gather(*serving)
+            if asking:
+                asking.cancel()
         if traces:
             await traces.drain()
     finally:

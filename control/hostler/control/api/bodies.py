@@ -101,6 +101,7 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
     revision: for If-Match; 0 while nothing was ever written.
     effective: the merge of every scope down to this one.
     set_by: key to the scope whose value holds; a key that nobody has set is absent.
+    asked_besides: the rule of the policy engine that may refuse more; "" where there is none.
     """
 
     scope: str
@@ -113,6 +114,7 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
     effective: Policy
     set_by: dict[str, str]
     applies_to_every_type: bool
+    asked_besides: str = ""
 
 
 class NewWebhook(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

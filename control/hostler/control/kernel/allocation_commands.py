@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from hostler.control.kernel.actor import Actor
+from hostler.control.kernel.permitted import Answer
 
 
 class CreateAllocation(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +26,7 @@ class CreateAllocation(msgspec.Struct, frozen=True, kw_only=True):
     profile: str = ""
     external_id: str = ""
     correlation_id: str
+    answer: Answer | None = None  # of the policy engine, where there is one
 
 
 class AllocationCreated(msgspec.Struct, frozen=True):

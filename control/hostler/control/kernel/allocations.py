@@ -8,7 +8,7 @@ from hostler.base.digest import canonical_json, digest_of
 from hostler.base.errors import error
 from hostler.catalog.inputs import check_inputs, refuse_secrets, with_defaults
 from hostler.control.kernel import allocation_events as told
-from hostler.control.kernel import chain
+from hostler.control.kernel import chain, permitted, policies
 from hostler.control.kernel.actor import Actor
 from hostler.control.kernel.allocation_commands import (
     AllocationCreated,
@@ -40,6 +40,7 @@ from hostler.control.kernel.documents import definition_of
 from hostler.control.kernel.events import json_text
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import DefinitionRow
+from hostler.control.kernel.submit import ASKED
 from hostler.control.kernel.tasks import operation_of
 from hostler.control.kernel.transitions import FINAL
 
@@ -61,6 +62,7 @@ def create(draft: Draft, command: CreateAllocation) -> Decision:
     ref = _profile(draft, command)
     _check(command)
     refs = [draft.settings.allocations.ref(link, ref) for link in LINK_ORDER]
+    _ask_outside(draft, command, ref)
     taken = set[str]().union(*(_check_inputs(draft, each, command) for each in refs))
     for name in sorted(set(command.inputs) - taken):
         raise error("input_schema", f"no link of {ref} has an input {name!r}", pointer=f"/inputs/{name}")
@@ -95,6 +97,41 @@ def create(draft: Draft, command: CreateAllocation) -> Decision:
     settle_all(draft)
     state = allocation_of(draft, allocation.allocation_id).state
     return draft.decision(AllocationCreated(allocation.allocation_id, True, state))
+
+
+def question_of(draft: Draft, command: CreateAllocation) -> permitted.Question | None:
+    """What an engine outside is to be asked; None where the request was answered before."""
+    if _earlier(draft, command, _digest(command)) is not None:
+        return None
+    return _question(draft, command, _profile(draft, command))
+
+
+def _question(draft: Draft, command: CreateAllocation, ref: str) -> permitted.Question:
+    operation_type, _, version = ref.rpartition("@")
+    return permitted.Question(
+        asks_for="allocation",
+        actor=command.actor.name,
+        role=command.actor.role,
+        inputs=command.inputs,
+        targets={"node_count": command.node_count, "labels": command.labels, "nodes": list(command.nodes)},
+        operation_type=operation_type,
+        version=version,
+        org_id=command.org_id,
+        project_id=command.project_id,
+        trigger_source=ASKED,
+        target_kinds=(),
+        sources={},
+        definition_sources=None,
+        policy=policies.of_operation(draft, "", "", operation_type).policy,
+    )
+
+
+def _ask_outside(draft: Draft, command: CreateAllocation, ref: str) -> None:
+    """What provisions it is checked against the policy when it is placed; here an engine outside has its say."""
+    if draft.settings.asks_outside:
+        refusal = permitted.refused(_question(draft, command, ref), command.answer or permitted.Unasked())
+        if refusal is not None:
+            raise refusal
 
 
 def _digest(command: CreateAllocation) -> str:

@@ -72,7 +72,7 @@ def judged_again(draft: Draft, operation: OperationRow) -> tuple[OperationRow, H
     if policy != before:
         operation = replace(operation, policy=events.json_text(policy), policy_digest=policy_digest(policy))
         draft.update(operation)
-    return operation, permitted.refused(_question(draft, operation, policy), draft.settings.decider)
+    return operation, permitted.refused(_question(draft, operation, policy), permitted.BUILT_IN)
 
 
 def _question(draft: Draft, operation: OperationRow, policy: Policy) -> permitted.Question:

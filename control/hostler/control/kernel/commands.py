@@ -10,6 +10,7 @@ import msgspec
 
 from hostler.catalog.policy import PolicyOverlay
 from hostler.control.kernel.actor import Actor as Actor  # noqa: PLC0414 - it is looked for here
+from hostler.control.kernel.permitted import Answer
 from hostler.wire.mint import MintRequest
 from hostler.wire.node import Hello
 from hostler.wire.report import Report
@@ -50,6 +51,7 @@ class SubmitOperation(msgspec.Struct, frozen=True, kw_only=True):
     trigger_source: str = "tenant_request"
     linked_allocation_id: str = ""
     linked_node_id: str = ""
+    answer: Answer | None = None  # of the policy engine, where there is one
 
 
 class OperationCreated(msgspec.Struct, frozen=True):

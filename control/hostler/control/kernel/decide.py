@@ -9,6 +9,7 @@ from hostler.control.kernel import (
     allocation_commands,
     allocation_flow,
     allocations,
+    asking,
     audit,
     bundle_commands,
     cancel,
@@ -47,6 +48,7 @@ Handler = Callable[[Draft, Any], Decision]
 
 HANDLERS: dict[type, Handler] = {
     commands.SubmitOperation: submit.submit,
+    asking.WhatToAsk: asking.what_to_ask,
     commands.CancelOperation: cancel.cancel,
     commands.RetryOperation: cancel.retry,
     commands.SetDefinitionState: catalogs.set_state,

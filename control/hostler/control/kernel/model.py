@@ -107,7 +107,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_tasks: int = 10_000
     log_operation_bytes: int = 256 << 20
     control_epoch: int = 1
-    decider: Any = None  # a `permitted.Decider` that may refuse more than the policy does (AZ-11)
+    asks_outside: bool = False  # a tenant's request needs the answer of a policy engine as well (AZ-11)
     allocations: AllocationSettings = AllocationSettings()
     jobs: JobSettings = JobSettings()
 

@@ -1,13 +1,14 @@
 """May this operation run? One question, one interface; the answer built in is the effective policy (AZ-08, AZ-11).
 
-An outside engine (OPA and its like) implements `Decider` over the same plain data. It can only refuse more:
-what the built-in one refuses is refused.
+An engine outside the house is asked by the edge about the same plain data, and its answer travels in the command:
+`Answer` gives it again here, to that very question. It can only refuse more: what the built-in one refuses is refused.
 """
 
 from typing import Any, Protocol
 
 import msgspec
 
+from hostler.base.digest import digest_of
 from hostler.base.errors import HostlerError, error
 from hostler.catalog.binding import bind
 from hostler.catalog.definition import Definition
@@ -16,15 +17,23 @@ from hostler.catalog.sources import FETCHING, SOURCES, source_url
 from hostler.wire.task import Policy
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that a policy may look at, as plain data.
 
     Attributes:
         target_kinds: how the targets were chosen: `node`, `group`, `allocation`.
         sources: `step.parameter` → URL that it is going to fetch from, as far as that is known before it runs.
         definition_sources: what the definition itself allows; None for no restriction.
+        asks_for: `operation` or `allocation`; of an allocation, `operation_type` is that of its provision profile.
+        targets: the selector as it was given; of an allocation, `node_count`, `labels` and `nodes`.
     """
 
+    asks_for: str = "operation"
+    actor: str = ""
+    role: str = ""
+    mode: str = "apply"
+    inputs: dict[str, Any] = {}
+    targets: dict[str, Any] = {}
     operation_type: str
     version: str
     org_id: str
@@ -34,6 +43,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     sources: dict[str, str]
     definition_sources: tuple[str, ...] | None
     policy: Policy
+
+    def digest(self) -> str:
+        return digest_of(msgspec.to_builtins(self))
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -50,6 +62,26 @@ class Decider(Protocol):
     """The seam for a policy engine (AZ-11, OD-35). Pure: the same question has the same answer."""
 
     def decide(self, question: Question) -> Verdict: ...
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine outside said to one question, and to no other."""
+
+    question_digest: str
+    allowed: bool
+    reason: str = ""
+
+    def decide(self, question: Question) -> Verdict:
+        if question.digest() != self.question_digest:
+            return Verdict("policy_changed", "what the policy engine was asked has changed meanwhile")
+        return ALLOWED if self.allowed else Verdict("policy_denied", self.reason)
+
+
+class Unasked:
+    """An engine that ought to have been asked and was not has not agreed."""
+
+    def decide(self, question: Question) -> Verdict:
+        return Verdict("policy_denied", f"the policy engine was not asked about {question.operation_type}")
 
 
 class BuiltIn:
@@ -72,18 +104,20 @@ class BuiltIn:
 BUILT_IN = BuiltIn()
 
 
-def check(question: Question, decider: Decider | None = None) -> None:
+def check(question: Question, *also: Decider) -> None:
     """Raises `policy_denied` or `source_denied`. Nodes check all of it again (OP-04)."""
-    refusal = refused(question, decider)
+    refusal = refused(question, BUILT_IN, *also)
     if refusal is not None:
         raise refusal
 
 
-def refused(question: Question, decider: Decider | None = None) -> HostlerError | None:
-    verdict = BUILT_IN.decide(question)
-    if not verdict.error_code and decider is not None:
+def refused(question: Question, *deciders: Decider) -> HostlerError | None:
+    """The first refusal; who comes later is not heard on what was refused before."""
+    for decider in deciders:
         verdict = decider.decide(question)
-    return error(verdict.error_code, verdict.reason) if verdict.error_code else None
+        if verdict.error_code:
+            return error(verdict.error_code, verdict.reason)
+    return None
 
 
 def sources_of(definition: Definition, inputs: dict[str, Any]) -> dict[str, str]:

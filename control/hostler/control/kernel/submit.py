@@ -28,12 +28,12 @@ TRIGGER_SOURCES = (
     "federation",
     "system",
 )
+ASKED = "tenant_request"  # an engine outside has no say in what the house does for itself
 
 
 def submit(draft: Draft, command: SubmitOperation) -> Decision:
     """→ `OperationCreated`. The same key and body give the same operation (RT-01)."""
-    if command.target_selector.allocation:
-        command = msgspec.structs.replace(command, linked_allocation_id=command.target_selector.allocation)
+    command = _linked(command)
     earlier = _earlier(draft, command, request_digest(command))
     if earlier is not None:
         return draft.decision(earlier)
@@ -41,6 +41,12 @@ def submit(draft: Draft, command: SubmitOperation) -> Decision:
     is_deprecated = row.state == "deprecated"
     note = row.deprecation_note if is_deprecated else ""
     return draft.decision(OperationCreated(operation.operation_id, True, is_deprecated, note))
+
+
+def _linked(command: SubmitOperation) -> SubmitOperation:
+    if not command.target_selector.allocation:
+        return command
+    return msgspec.structs.replace(command, linked_allocation_id=command.target_selector.allocation)
 
 
 def place(
@@ -60,11 +66,12 @@ def place(
     row = draft.get(DefinitionRow, f"{command.operation_type}@{command.version}")
     definition = _usable(row, command)
     inputs = _inputs(definition, command)
-    policy = policies.of_operation(
-        draft, command.org_id, command.project_id, command.operation_type, command.trigger_source
-    )
-    policy = policies.tightened(policy, command.limits)
-    permitted.check(_question(command, definition, inputs, policy.policy), draft.settings.decider)
+    policy = _policy(draft, command)
+    question = _question(command, definition, inputs, policy.policy)
+    if draft.settings.asks_outside and command.trigger_source == ASKED:
+        permitted.check(question, command.answer or permitted.Unasked())
+    else:
+        permitted.check(question)
     nodes = [] if unplaced else targets.select(draft, command)
     _check_plans(command, nodes, definition)
     assert row is not None
@@ -90,6 +97,22 @@ def place(
     _add_tasks(draft, command, operation, [node.node_id for node in nodes] or [""])
     fill(draft, operation.operation_id)
     return operation, row
+
+
+def question_of(draft: Draft, command: SubmitOperation) -> permitted.Question | None:
+    """What an engine outside is to be asked; None where the request was answered before."""
+    command = _linked(command)
+    if _earlier(draft, command, request_digest(command)) is not None:
+        return None
+    definition = _usable(draft.get(DefinitionRow, f"{command.operation_type}@{command.version}"), command)
+    return _question(command, definition, _inputs(definition, command), _policy(draft, command).policy)
+
+
+def _policy(draft: Draft, command: SubmitOperation) -> policies.Effective:
+    policy = policies.of_operation(
+        draft, command.org_id, command.project_id, command.operation_type, command.trigger_source
+    )
+    return policies.tightened(policy, command.limits)
 
 
 def request_digest(command: SubmitOperation) -> str:
@@ -162,6 +185,11 @@ def _question(
     command: SubmitOperation, definition: Definition, inputs: dict[str, Any], policy: Policy
 ) -> permitted.Question:
     return permitted.Question(
+        actor=command.actor.name,
+        role=command.actor.role,
+        mode=str(command.mode),
+        inputs=inputs,
+        targets=msgspec.to_builtins(command.target_selector),
         operation_type=command.operation_type,
         version=command.version,
         org_id=command.org_id,

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from hostler.control.store.axes import connection_of
 from hostler.control.store.pages import decode_cursor, page_limit, page_of
 from hostler.control.store.record_rows import columns, rows
 from hostler.control.store.records import EventView, Page
@@ -84,9 +85,9 @@ def allocation(db: sqlite3.Connection, project_id: str | None, allocation_id: st
 
 
 def _nodes(db: sqlite3.Connection, allocation_id: str) -> tuple[AllocationNode, ...]:
-    sql = """SELECT a.node_id, n.name AS node_name, a.state, n.health, n.connection, a.revoke_operation_id,
+    sql = f"""SELECT a.node_id, n.name AS node_name, a.state, n.health, {connection_of("n")}, a.revoke_operation_id,
                a.error_code, a.error_message, a.finished_at_ms
-             FROM allocation_nodes a JOIN nodes n USING (node_id) WHERE a.allocation_id = ? ORDER BY n.name"""
+             FROM allocation_nodes a JOIN nodes n USING (node_id) WHERE a.allocation_id = ? ORDER BY n.name"""  # noqa: S608
     return tuple(
         msgspec.structs.replace(node, links=_links(db, allocation_id, node.node_id))
         for node in rows(db, AllocationNode, sql, (allocation_id,))

@@ -8,6 +8,7 @@ import msgspec
 
 from hostler.control.kernel.rows import TaskRow
 from hostler.control.store import local_tasks
+from hostler.control.store.axes import connection_of
 from hostler.control.store.pages import decode_cursor, page_limit, page_of
 from hostler.control.store.record_rows import columns as _columns
 from hostler.control.store.record_rows import decoded as _decoded
@@ -41,14 +42,8 @@ _POLICY = (
 )
 # clean by nobody's word but that nobody has had it
 _RECLAIM = "CASE WHEN pool = 1 AND reclaim = 'clean' AND baseline_of = '' THEN 'unverified' ELSE reclaim END AS reclaim"
-_NODE = ", ".join(
-    (
-        _columns(NodeView, without=("certificate_expires_ms", "worker_policy", "reclaim", "telemetry")),
-        _RECLAIM,
-        _EXPIRY,
-        _POLICY,
-    )
-)
+_APART = ("connection", "certificate_expires_ms", "worker_policy", "reclaim", "telemetry")
+_NODE = ", ".join((_columns(NodeView, without=_APART), connection_of(), _RECLAIM, _EXPIRY, _POLICY))
 _DEFINITION = _columns(DefinitionView)
 _SUMMARY = _columns(OperationSummary)
 _OPERATION = _columns(OperationView, without=("tasks",))
@@ -300,7 +295,7 @@ def meta(db: sqlite3.Connection, name: str) -> str:
 
 def trust_of_nodes(db: sqlite3.Connection) -> list[NodeTrust]:
     sql = f"""
-        SELECT node_id, name, connection, keyset_version, catalog_version, {_EXPIRY},
+        SELECT node_id, name, {connection_of()}, keyset_version, catalog_version, {_EXPIRY},
           coalesce((SELECT pem FROM certificates c WHERE c.node_id = nodes.node_id AND c.state = 'proved'
                     ORDER BY issued_at_ms DESC LIMIT 1), '') AS certificate_pem
         FROM nodes WHERE state = 'active' ORDER BY name

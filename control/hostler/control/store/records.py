@@ -135,7 +135,8 @@ class NodeMeasured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """`state` is what was decided (`active`, `revoked`), `connection` what is seen.
+    """`state` is what was decided (`active`, `revoked`), `connection` what is seen: `enrolling` until its agent has
+    come for the first time, `connected`, `lost`, and `retired` once it is revoked (OD-15).
 
     `worker_policy` has one entry for each party that has cordoned or drained the node. `telemetry` is the newest, shown
     with one node.

@@ -290,19 +290,6 @@ def test_AZ_11_a_second_decider_gives_the_same_answers(enabled: bool, kinds: Any
     assert Recorded().decide(question).error_code == permitted.BUILT_IN.decide(question).error_code
 
 
-def test_AZ_11_an_engine_behind_the_seam_can_only_refuse_more() -> None:
-    engine = Recorded()
-    bench = Bench(decider=engine)
-    bench.define(definition(version="v2"))
-    node = bench.node()
-    bench.run(submit(node.node_id))
-    assert bench.refusal(submit(node.node_id, key="k2", version="v2")).message == "no v2 on fridays"
-    bench.run(put("global", "", "*", enabled=False))
-    asked = len(engine.asked)
-    assert bench.refusal(submit(node.node_id, key="k3")).code == "policy_denied"
-    assert len(engine.asked) == asked  # what the policy refuses, no engine is asked about
-
-
 maxima = st.integers(0, 5)
 lists = st.none() | st.lists(st.sampled_from(["node", "group", "allocation"]), max_size=3, unique=True).map(tuple)
 urls = st.sampled_from(["https://a.example/", "https://a.example/x", "https://a.example/x/y", "https://b.example/"])

@@ -139,7 +139,7 @@ async def test_CG_03_a_hello_of_another_age_opens_nothing_and_people_can_see_why
         assert refused.value.code == "protocol_mismatch"
         assert await heard(link) == []
         seen = await fleet.engine.reader.node(node.node_id)
-        assert (seen.connection, seen.drift) == ("never", "protocol_mismatch")
+        assert (seen.connection, seen.drift) == ("enrolling", "protocol_mismatch")
 
 
 @pytest.mark.parametrize(("said", "agreed"), [({}, 1), ({"protocol": 2, "protocol_oldest": 1}, 2)])

@@ -92,4 +92,5 @@ async def _view(call: Call, scope: str, scope_id: str, org_id: str) -> PolicyVie
         effective=made.policy,
         set_by=made.set_by,
         applies_to_every_type=operation_type == ANY_TYPE,
+        asked_besides=call.engine.outside.query if call.engine.outside else "",
     )
