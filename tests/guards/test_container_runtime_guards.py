@@ -9,6 +9,8 @@ from support.mutant import Guard, outcome_without
 C = "hostler.agent.containers"
 CRI, LOGS = "tests/unit/agent/containers/test_cri_spec.py", "tests/unit/agent/containers/test_cri_logs.py"
 
+DOCKER, PULLS = "tests/unit/agent/containers/test_docker_spec.py", "tests/unit/agent/containers/test_pulls.py"
+GROUPS = "tests/unit/agent/containers/test_groups.py"
 PROCESS, WALLS = "tests/unit/agent/containers/test_process.py", "tests/real/test_process_runtime.py"
 
 GUARDS = {
@@ -23,6 +25,16 @@ GUARDS = {
     "containerd: what was bound for reading stays so": (f"{C}.cri_spec", "readonly=b.read_only", "readonly=False", f"{CRI}::test_RN_09_every_field_comes_back"),
     "what has not ended is no end": (f"{C}.cri_spec", "cri.CONTAINER_UNKNOWN: State.UNKNOWN", "cri.CONTAINER_UNKNOWN: State.EXITED", f"{CRI}::test_RN_08_what_has_not_ended_is_no_end"),
     "a log is no link": (f"{C}.cri_logs", "os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC", "os.O_RDONLY | os.O_CLOEXEC", f"{LOGS}::test_a_log_that_is_a_link_is_not_followed"),
+    "containerd: shared memory lies in our own directory": (f"{C}.containerd", "if not stat.S_ISDIR(said.st_mode) or said.st_uid != os.geteuid() or said.st_mode & 0o022:", "if False:", f"{GROUPS}::test_J5_a_directory_that_somebody_else_may_have_made_holds_no_shared_memory"),
+    "docker: all capabilities are dropped": (f"{C}.docker_spec", "[] if spec.privileged else [\"ALL\"]", "[]", f"{DOCKER}::test_all_capabilities_are_dropped_but_those_that_are_kept"),
+    "docker: a container is not privileged": (f"{C}.docker_spec", "\"Privileged\": spec.privileged", "\"Privileged\": True", f"{DOCKER}::test_nothing_is_privileged_that_was_not_asked_to_be"),
+    "docker: processes of its own": (f"{C}.docker_spec", "\"PidMode\": \"\"", "\"PidMode\": \"host\"", f"{DOCKER}::test_processes_and_memory_of_the_node_are_never_seen"),
+    "docker: memory of its own": (f"{C}.docker_spec", "\"IpcMode\": \"private\"", "\"IpcMode\": \"host\"", f"{DOCKER}::test_processes_and_memory_of_the_node_are_never_seen"),
+    "docker: no new privileges": (f"{C}.docker_spec", "[\"no-new-privileges\"] if spec.no_new_privileges else []", "[]", f"{DOCKER}::test_nothing_is_privileged_that_was_not_asked_to_be"),
+    "docker: what was bound for reading stays so": (f"{C}.docker_spec", "\"ReadOnly\": bind.read_only", "\"ReadOnly\": False", f"{DOCKER}::test_RN_09_every_field_comes_back"),
+    "docker: no swap behind the memory": (f"{C}.docker_spec", "\"MemorySwap\": limits.memory_bytes", "\"MemorySwap\": -1", f"{DOCKER}::test_memory_has_no_swap_behind_it"),
+    "docker: the image's own program is not run": (f"{C}.docker_spec", "\"Entrypoint\": [spec.command[0]]", "\"Entrypoint\": []", f"{DOCKER}::test_RN_09_every_field_comes_back"),
+    "an image is named by its digest": (f"{C}.pulls", "if not re.search(", "if False and not re.search(", f"{PULLS}::test_an_image_is_named_by_its_whole_digest"),
     "processes: nothing is privileged": (f"{C}.process_spec", "if spec.privileged or kept_capabilities(spec):", "if False:", f"{PROCESS}::test_what_a_process_cannot_have_is_refused"),
     "processes: a root that is shared is not called read-only": (f"{C}.process_spec", "if spec.read_only_root:", "if False:", f"{PROCESS}::test_what_a_process_cannot_have_is_refused"),
     "processes: a name is one plain directory": (f"{C}.process", "if not _NAME.fullmatch(spec.name):", "if False:", f"{PROCESS}::test_a_name_is_one_plain_directory"),

@@ -1,9 +1,12 @@
 """containerd by the Container Runtime Interface (RN-02): a sandbox for each attempt, and its phases in it."""
 
 import asyncio
+import contextlib
 import math
+import os
 import re
 import shutil
+import stat
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -157,19 +160,19 @@ class Containerd:
         return cri_spec.status_of(said, info.pid, await self._sandboxes.address(info.sandboxID))
 
     async def wait(self, container: str) -> Status:
+        from hostler.agent.containers import cri_spec
+
         settle = _SETTLE_S
         while True:
             try:
-                status = await self.status(container)
+                said, info = await self._look(container)
+                status = cri_spec.status_of(said, info.pid, "")
                 if status.ended:
                     return status
-                if status.state is not State.RUNNING:
-                    pause = _UNSTARTED_S
-                elif await self._told(container):
-                    pause, settle = settle, min(settle * 2, _UNSTARTED_S)
-                else:
-                    pause, settle = 0.0, _SETTLE_S
-                    await self._keep_log_small(container)
+                pause = _UNSTARTED_S
+                if status.state is State.RUNNING:
+                    waited = await self._until_told(said)
+                    pause = settle = _SETTLE_S if waited else min(settle * 2, _UNSTARTED_S)
             except HostlerError as err:
                 if err.code != "runtime_unavailable":
                     raise
@@ -267,34 +270,35 @@ class Containerd:
         said = await self._client.call(self._client.runtime.ContainerStatus, request, f"looking at {container}")
         return said.status, msgspec.json.decode(said.info.get("info", "{}"), type=_Info)
 
-    async def _told(self, container: str) -> bool:
-        """Whether containerd says that it has ended; looks up now and then, for its log."""
+    async def _until_told(self, said: "cri.ContainerStatus") -> bool:
+        """Until containerd says that it has ended, or nothing at all; its log is kept small meanwhile.
+
+        Whether that took any time: CRI itself learns of the end a moment later.
+        """
+        begun = asyncio.get_running_loop().time()
+        path, most = Path(said.log_path), int(said.annotations.get(LOG_BYTES, "0"))
+        async with asyncio.TaskGroup() as group:
+            told = group.create_task(self._ends(said.id))
+            while not (await asyncio.wait((told,), timeout=_LOOK_S))[0]:
+                if cri_logs.turn_away(path, most // 2):
+                    await self._reopen(said.id)
+        return asyncio.get_running_loop().time() - begun > _SETTLE_S
+
+    async def _ends(self, container: str) -> None:
+        """Any answer will do: the caller looks again, and a shim may hang up in the middle of the true one."""
         from hostler.cri.v1 import tasks_pb2 as tasks
 
-        client, request = self._client, tasks.WaitRequest(container_id=container)
-        try:
-            async with asyncio.timeout(_LOOK_S):
-                await client.native(client.tasks.Wait, request, f"waiting for {container}")
-        except TimeoutError:
-            return False
-        except HostlerError as err:
-            if err.code == "runtime_unavailable":
-                raise  # else it has just ended, and its shim hung up in the middle of the answer
-        return True
+        with contextlib.suppress(HostlerError):
+            request = tasks.WaitRequest(container_id=container)
+            await self._client.native(self._client.tasks.Wait, request, f"waiting for {container}")
 
-    async def _keep_log_small(self, container: str) -> None:
-        """Two files of half the size each, as CRI leaves it to its caller."""
-        from hostler.agent.containers.cri_sandboxes import unless_gone
+    async def _reopen(self, container: str) -> None:
+        """Two files of half the size each, as CRI leaves it to its caller. What fails is tried again."""
         from hostler.cri.v1 import api_pb2 as cri
 
-        said, _ = await self._look(container)
-        path, most = Path(said.log_path), int(said.annotations.get(LOG_BYTES, "0"))
-        if said.state != cri.CONTAINER_RUNNING or not cri_logs.turn_away(path, most // 2):
-            return
-        request = cri.ReopenContainerLogRequest(container_id=container)
-        await unless_gone(
-            self._client.call(self._client.runtime.ReopenContainerLog, request, f"opening the log of {container}")
-        )
+        with contextlib.suppress(HostlerError):
+            request, what = cri.ReopenContainerLogRequest(container_id=container), f"opening the log of {container}"
+            await self._client.call(self._client.runtime.ReopenContainerLog, request, what)
 
     async def _refuse_old(self, spec: ContainerSpec) -> None:
         """An older one would leave such devices out without a word."""
@@ -303,8 +307,15 @@ class Containerd:
             raise error("container_failed", f"{spec.name} needs devices by CDI, which containerd knows from 1.7 on")
 
     def _shm_of(self, name: str) -> Path:
-        """On the node's own /dev/shm: its pages count as memory of the container, whose limit bounds them."""
+        """On the node's own /dev/shm: its pages count as memory of the container, whose limit bounds them.
+
+        Everybody may write there, so the directory above is looked at: nobody else may have made it.
+        """
+        self._shm.mkdir(mode=0o700, parents=True, exist_ok=True)
+        said = self._shm.lstat()
+        if not stat.S_ISDIR(said.st_mode) or said.st_uid != os.geteuid() or said.st_mode & 0o022:
+            raise error("container_failed", f"{self._shm} is not the agent's own directory, so {name} was not made")
         path = self._shm / name
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
         path.chmod(0o1777)
         return path

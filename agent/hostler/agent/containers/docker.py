@@ -149,6 +149,7 @@ class Docker:
                     yield line
             if over or not follow:
                 return
+            await asyncio.sleep(_UNSTARTED_S)
             lines = docker_logs.Lines(lines.cursor)  # its daemon went away, or the container has just ended
 
     async def stats(self, container: str) -> Stats:

@@ -128,7 +128,7 @@ class Fenced:
 def leave_service(pid: int, root: Path = ROOT) -> None:
     """Out of the agent's own group, which systemd ends with it."""
     for tree in ("", "systemd", "unified"):
-        group = root / tree / HOUSE / "supervisors"
+        group = root / tree / HOUSE / ".supervisors"
         with contextlib.suppress(OSError):
             if (root / tree / "cgroup.procs").exists():
                 group.mkdir(parents=True, exist_ok=True)

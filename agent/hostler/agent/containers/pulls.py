@@ -8,7 +8,10 @@ _DENIED = re.compile(
     r"\b(401|403)\b|unauthorized|denied|insufficient_scope|authorization failed|fetch (oauth|anonymous) token",
     re.IGNORECASE,
 )
-_DIGEST = re.compile(r"unexpected commit (digest|size)|digest mismatch|digest does not match", re.IGNORECASE)
+_DIGEST = re.compile(
+    r"unexpected commit (digest|size)|digest mismatch|digest does not match|verification failed for digest",
+    re.IGNORECASE,
+)
 _UNREACHABLE = re.compile(
     r"dial tcp|connection (refused|reset)|no such host|timeout|TLS|x509|EOF|\b5\d\d\b", re.IGNORECASE
 )
