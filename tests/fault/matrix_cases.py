@@ -84,6 +84,10 @@ class Place:
         lines = (self.root / path).read_text().splitlines()
         return "\n".join(line for line in lines if line.startswith(f"{self.id}:"))
 
+    def outside_tmp(self) -> Path:
+        """For plain processes, which have a /tmp of their own."""
+        return Path("/var/tmp") / f"{self.root.parent.parent.name}-{self.name}"
+
     def kept(self, name: str) -> Path:
         return self.root.parent / "state" / "allocations" / self.id / name
 
@@ -222,12 +226,12 @@ CASES: dict[str, Case] = {
     "container.run": Case(
         params={
             "job": "/matrix/job",
-            "command": ["/usr/bin/mkdir", "--", "${inputs.path}"],
+            "command": "${inputs.path}",
             "runtime": "process",
             "timeout_seconds": 30,
         },
-        inputs=lambda place: {"path": str(place.open_directory / place.name)},
-        effect=lambda place: (place.open_directory / place.name).is_dir(),
+        inputs=lambda place: {"path": ["/usr/bin/mkdir", "--", str(place.outside_tmp())]},
+        effect=lambda place: place.outside_tmp().is_dir(),
     ),
     "container.stop": Case(
         params={"job": "${inputs.path}"},

@@ -92,7 +92,7 @@ def spec_of(decided: Decided, phase: str) -> ContainerSpec:
         host_network=params.network == "host",
         user=NOBODY if restricted else "",
         working_dir=decided.places.bundle or (SCRATCH if decided.runtime == PROCESS else ""),
-        capabilities=() if restricted else CAPABILITIES,
+        capabilities=() if restricted or decided.runtime == PROCESS else CAPABILITIES,
         no_new_privileges=not privileged,
         read_only_root=restricted,
         privileged=privileged,
