@@ -17,14 +17,18 @@ from hostler.control.kernel.commands import (
     RetryOperation,
     RevokeNode,
 )
+from hostler.control.kernel.job_commands import CancelJob
 from hostler.wire.report import TaskStatus
 from hostler.wire.task import TaskSpec
 from support.builders import definition, render_step
 from support.control import ADMIN, USER, FakeNode, enrolment, submit, task_report, token
+from support.job_fleet import connect
+from support.jobs import job_definitions, spec, submit_job
 
 NODES, STEPS = 12, 5
 CHANCES = (  # how often each thing happens, per hundred turns
-    ("ask", 30),
+    ("ask", 25),
+    ("job", 5),
     ("serve", 44),
     ("cancel", 6),
     ("retry", 6),
@@ -59,7 +63,8 @@ class Life:
                 continue
 
     async def begin(self) -> None:
-        await self.fleet.publish(definition(*(render_step(f"s{n}", path=f"/srv/app/{n}") for n in range(STEPS))))
+        steps = definition(*(render_step(f"s{n}", path=f"/srv/app/{n}") for n in range(STEPS)))
+        await self.fleet.publish(steps, *job_definitions())
         for _ in range(NODES):
             await self._enrol()
 
@@ -74,7 +79,7 @@ class Life:
     async def _connect(self, node: FakeNode) -> None:
         self._opened += 1
         self._sessions[node.node_id] = session = f"s{self._opened}"
-        await self.fleet.connect(node, session)
+        await connect(self.fleet, node, session, cpu=2000)
         self.here.append(node)
 
     async def _ask(self) -> None:
@@ -87,6 +92,26 @@ class Life:
         self.operations = [*self.operations[-60:], made.operation_id]
         if self.random.random() < 0.1:
             await self.fleet.execute(command)
+
+    async def _job(self) -> None:
+        """Of every sort; now and then one ends with all below it."""
+        self._keys += 1
+        draw = self.random.random
+        said = {
+            "replicas": self.random.randrange(1, 5),
+            "priority": self.random.choice(("low", "normal", "critical")),
+            "relocatable": draw() < 0.5,
+            "retries": {"failure": self.random.randrange(3)},
+            "existing": self.random.choice(("keep", "replace")),
+        }
+        if draw() < 0.3:
+            said["gang"] = {}
+        asked = submit_job(spec(f"j{self.random.randrange(9)}", **said), idempotency_key=f"life-job-{self._keys}")
+        made = await self.fleet.execute(asked)
+        self.operations = [*self.operations[-60:], made.job_id]
+        if draw() < 0.1:
+            chosen = self.random.choice(self.operations)
+            await self.fleet.execute(CancelJob(actor=USER, project_id="train", job_id=chosen))
 
     async def _serve(self) -> None:
         """A node takes what is due and runs it: well, badly, in part, or to its cancellation."""
@@ -105,7 +130,7 @@ class Life:
         if luck < 0.15:  # begins, and is interrupted
             await self.fleet.report(node, *self.fleet.story(node, spec)[:2])
         else:
-            await self.fleet.run(node, spec, fail_at=self.random.randrange(STEPS) if luck < 0.35 else -1)
+            await self.fleet.run(node, spec, fail_at=self.random.randrange(len(spec.steps)) if luck < 0.35 else -1)
 
     async def _cancel(self) -> None:
         chosen = self.random.choice(self.operations)

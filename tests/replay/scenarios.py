@@ -9,9 +9,13 @@ from hostler.control.kernel.commands import (
     RevokeNode,
     SetDefinitionState,
 )
+from hostler.control.kernel.job_commands import CancelJob
 from hostler.wire.report import TaskStatus
 from support.builders import definition, render_step
 from support.control import ADMIN, USER, Fleet, submit, task_report
+from support.job_fleet import connect, submitted, worker
+from support.jobs import job_definitions
+from support.jobs import spec as job
 
 Scenario = Callable[[Fleet], Awaitable[None]]
 
@@ -69,6 +73,34 @@ async def loses_a_node(fleet: Fleet) -> None:
     await fleet.run(kept, spec)
 
 
+async def runs_jobs(fleet: Fleet) -> None:
+    """A gang, a more important job that takes its place, a child, a node that is lost for too long."""
+    await fleet.publish(*job_definitions(), version=2)
+    one, two = await worker(fleet, "w1", cpu=2000), await worker(fleet, "w2", cpu=2000)
+    gang = await submitted(fleet, job("gang", replicas=4, gang={}, priority="low"), idempotency_key="j1")
+    await submitted(fleet, job("urgent", priority="critical", relocatable=True), idempotency_key="j2")
+    for node in (one, two):
+        await fleet.take(node)
+    for node in (one, two):
+        await fleet.take(node)
+        for order in node.cancels:
+            await fleet.report(node, task_report(order, TaskStatus.CANCELED, error_code="canceled"))
+            node.open.pop(order.task_id, None)
+        node.cancels.clear()
+    (task,) = await fleet.take(one)
+    await fleet.report(one, task_report(task, TaskStatus.RUNNING, at_ms=fleet.clock.now))
+    await submitted(fleet, job("child"), parent=task.operation_id, idempotency_key="j3")
+    await fleet.lose(one)
+    fleet.clock.move(60_000)
+    await fleet.execute(ExpireTasks())
+    await connect(fleet, one, "s2", cpu=2000)
+    await fleet.take(one)
+    await fleet.report(one, task_report(task, TaskStatus.CANCELED, error_code="canceled"))
+    for spec in await fleet.take(two):
+        await fleet.run(two, spec)
+    await fleet.execute(CancelJob(actor=USER, project_id="train", job_id=gang))
+
+
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
@@ -77,6 +109,7 @@ SCENARIOS: dict[str, Scenario] = {
         is_cancelled_queued_and_running,
         waits_for_a_node_that_was_away,
         loses_a_node,
+        runs_jobs,
     )
 }
 

@@ -81,8 +81,10 @@ def test_JB_01_a_child_of_a_missing_parent_is_refused(bench) -> None:
     parent = bench.submit(spec("over"))
     bench.end(parent)
     assert bench.refusal(submit_job(parent=parent)).code == "operation_final"
-    foreign = submit_job(parent="/ann/over", org_id="rival", project_id="lab")
-    assert bench.refusal(foreign).code == "not_found"
+    open_ = bench.submit(spec("open"))
+    for named in ("/ann/open", open_):
+        foreign = submit_job(parent=named, org_id="rival", project_id="lab")
+        assert bench.refusal(foreign).code == "not_found"
 
 
 def test_a_path_has_at_most_sixteen_parts(bench) -> None:
@@ -184,6 +186,35 @@ def test_a_job_stays_on_its_own_projects_nodes_and_off_those_of_an_allocation(be
     bench.node()
     job_id = bench.submit()
     assert bench.places(job_id) == [""]
+
+
+def test_a_freed_node_of_another_hand_is_not_looked_at(bench) -> None:
+    """A wake names a node; by the time it is looked at, the node may be somebody else's."""
+    from hostler.control.kernel import job_pass
+    from hostler.control.kernel.model import Draft
+
+    foreign = bench.worker(org="rival", project="lab")
+    job_id = bench.submit()
+    draft = Draft(bench.view, bench.settings, bench.ids, bench.now)
+    job_pass.run(draft, ("acme", "train", ""), {foreign.node_id})
+    assert draft.events == []
+    assert bench.places(job_id) == [""]
+
+
+def test_I7_a_node_speaks_of_its_own_attempts_only(bench) -> None:
+    """The node that has the task now says nothing of the attempt before, which ran elsewhere."""
+    node, other = bench.worker(), bench.worker()
+    job_id = bench.submit(spec(relocatable=True))
+    (old,) = bench.tasks(job_id)
+    bench.start(job_id)
+    lose(bench, node)
+    bench.now += 60_000
+    bench.run(ExpireTasks())
+    (task,) = bench.tasks(job_id)
+    assert task.node_id == other.node_id
+    bench.say(task, TaskStatus.SUCCEEDED, attempt=old.attempt_uid)
+    assert bench.attempts(old.task_id)[0].state == "lost"
+    assert [event.type for event in bench.events][-1] == "node.report_dropped"
 
 
 def test_AZ_06_the_policy_counts_for_jobs_and_its_change_wakes_them(bench) -> None:

@@ -20,7 +20,7 @@ from hostler.control.kernel.commands import (
     SubmitOperation,
 )
 from hostler.control.rpc.progress import Key
-from hostler.control.store.records import OperationView
+from hostler.control.store.records import EventView, OperationView
 from hostler.control.store.task_logs import LogFilter
 from hostler.pki import dsse
 from hostler.wire.codec_node import decode_envelope
@@ -188,6 +188,13 @@ class _Place:
     over: bool = False
 
 
+async def _stored(call: Call, operation_id: str, place: _Place) -> AsyncIterator[EventView]:
+    while rows := await call.engine.reader.events(place.after, _BATCH, operation_id=operation_id):
+        for row in rows:
+            yield row
+        place.after = rows[-1].id
+
+
 async def _follow_tasks(call: Call, operation: OperationView, place: _Place) -> AsyncIterator[bytes]:
     """Until the operation has ended, or a task of it was placed."""
     engine, board = call.engine, call.parts.board
@@ -201,12 +208,10 @@ async def _follow_tasks(call: Call, operation: OperationView, place: _Place) -> 
             if mark != read:
                 read = mark
                 status = await engine.reader.operation_status(operation.project_id, operation_id)
-                while rows := await engine.reader.events(place.after, _BATCH, operation_id=operation_id):
-                    for row in rows:
-                        live.note(row)
-                        placed = placed or row.type == PLACED
-                        yield sse.event(row.type, row, row.id)
-                    place.after = rows[-1].id
+                async for row in _stored(call, operation_id, place):
+                    live.note(row)
+                    placed = placed or row.type == PLACED
+                    yield sse.event(row.type, row, row.id)
             shown, steps = board.since(shown, tasks)
             for step in steps:
                 if (progress := live.shown(step)) is not None:
