@@ -25,6 +25,7 @@ from hostler.agent.outside.outside import Outside
 from hostler.agent.outside.spawn import DEFAULT_USER, Child
 from hostler.base.digest import sha256_hex
 from hostler.base.errors import HostlerError
+from hostler.control.kernel.bundle_commands import BundleGrant
 from hostler.control.rpc import bundle_feed
 from hostler.wire.task import TaskSpec
 from support.builders import definition
@@ -276,6 +277,11 @@ async def test_JB_08_who_may_no_more_gets_no_more(end: str, code: str, tmp_path:
         if end == "cancel":
             await control.call("POST", f"/api/v1/projects/{PROJECT}/operations/{operation_id}/cancel", 202)
         else:
+
+            async def as_before(*_: Any) -> BundleGrant:
+                return BundleGrant(ORG, PROJECT, len(CODE))
+
+            monkeypatch.setattr(bundle_feed.BundleFeed, "_grant", as_before)  # the certificate alone is judged
             await control.call("POST", f"/api/v1/admin/nodes/{node.node_id}/revoke")
         got = 0
 

@@ -50,7 +50,7 @@ class BundleCache:
         async with lock:
             if not await asyncio.to_thread(self._shelf.take, tree, facts.attempt_uid):
                 try:
-                    await self._make(tree, facts)
+                    await self._make_room_and_tree(tree, facts)
                 except BaseException:
                     await self.release(facts.attempt_uid)
                     raise
@@ -70,6 +70,15 @@ class BundleCache:
         if attempts is not None:
             await asyncio.to_thread(self._shelf.release, lambda name: name not in attempts)
         await asyncio.to_thread(self._shelf.evict)
+
+    async def _make_room_and_tree(self, tree: Path, facts: TaskFacts) -> None:
+        """On a full disk what no task uses goes first; then there is one more try."""
+        try:
+            await self._make(tree, facts)
+        except HostlerError as err:
+            if err.code != "disk_full" or not await asyncio.to_thread(self._shelf.evict, 0):
+                raise
+            await self._make(tree, facts)
 
     async def _make(self, tree: Path, facts: TaskFacts) -> None:
         path, scratch = beside(tree, PART), beside(tree, NEW)

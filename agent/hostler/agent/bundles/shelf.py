@@ -70,15 +70,18 @@ class Shelf:
                         held.unlink(missing_ok=True)
                         self._used(use)
 
-    def evict(self) -> None:
-        """Least recently used first, until the rest fits; what a task uses stays."""
+    def evict(self, most_bytes: int | None = None) -> int:
+        """Least recently used first, until the rest fits; what a task uses stays. → how many went."""
         kept = sorted(self._kept(), key=lambda each: each.used_ns)
-        over = sum(each.size for each in kept) - self._most_bytes
+        over = sum(each.size for each in kept) - (self._most_bytes if most_bytes is None else most_bytes)
+        gone = 0
         for each in kept:
             if over <= 0:
-                return
+                break
             if self._take_away(each.tree):
                 over -= each.size
+                gone += 1
+        return gone
 
     def tidy(self) -> None:
         """What a crash left: trees half made or half gone, and transfers that nobody went on with for a day."""

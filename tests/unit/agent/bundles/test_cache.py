@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hostler.agent.bundles import transfer
-from hostler.base.errors import HostlerError
+from hostler.base.errors import HostlerError, error
 from support.bundling import PIECE, FakeSource, cache, facts, left
 from support.control import FrozenClock
 from support.registry import entry, layer
@@ -180,3 +180,24 @@ async def test_A5_a_transfer_leaves_the_reserve_alone(tmp_path: Path) -> None:
     assert await failure(cache(tmp_path, source, reserve_bytes=1 << 50).fetch(facts(), source.add(CODE))) == "disk_full"
     (part,) = tmp_path.glob("*/*.part")
     assert part.stat().st_size == 0
+
+
+async def test_on_a_full_disk_what_no_task_uses_goes_and_what_is_used_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = FakeSource()
+    kept = cache(tmp_path, source)
+    used, unused, wanted = (source.add(padded(CODE, number)) for number in range(3))
+    await kept.fetch(facts("att_1"), used)
+    gone = await kept.fetch(facts("att_2"), unused)
+    await kept.release("att_2")
+    write = transfer.Part.write
+
+    def full_while_it_is_there(part: transfer.Part, data: bytes) -> None:
+        if gone.exists():
+            raise error("disk_full", "no room")
+        write(part, data)
+
+    monkeypatch.setattr(transfer.Part, "write", full_while_it_is_there)
+    await kept.fetch(facts("att_3"), wanted)
+    assert {Path(name).name for name in left(tmp_path)} == {used, wanted}
