@@ -275,6 +275,18 @@ async def test_BK_05_a_stranger_and_a_revoked_node_are_turned_away(tmp_path) -> 
         assert raised.value.code == "revoked"
 
 
+async def test_a_list_that_does_not_hold_all_says_so(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("hostler.control.store.endpoints.MOST_NAMED", 2)
+    monkeypatch.setattr(task_calls, "MOST_NAMED", 2)
+    async with house(tmp_path) as here:
+        one = await here.job("one")
+        for number in range(3):
+            await here.registers(one, f"n{number}", f"e{number}")
+        found = await here.ask(one, "endpoints.list")
+        assert (len(found["items"]), found["truncated"]) == (2, True)
+        assert not (await here.ask(one, "endpoints.list", name="n2"))["truncated"]
+
+
 async def test_endpoints_are_listed_for_people_page_by_page(tmp_path) -> None:
     async with house(tmp_path) as here:
         one = await here.job("one")

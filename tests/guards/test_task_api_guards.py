@@ -216,6 +216,12 @@ GUARDS = [
         "if False:",
         f"{ATTACKS}::test_what_answers_in_an_actor_s_place_is_not_believed",
     ),
+    guard(
+        ACTORS,
+        "        self._cut.start()\n",
+        "",
+        f"{ATTACKS}::test_a_stranger_who_speaks_slowly_is_cut_off_and_a_call_that_works_long_is_not",
+    ),
     # the context of a job, and its leases
     guard(
         ACTORS,

@@ -49,7 +49,7 @@ ANSWERS: dict[str, Any] = {
     "keys": {"namespace": "/ann/train", "project_key": "aa" * 32, "namespace_key": "bb" * 32},
     "endpoints.register": LEASE,
     "endpoints.unregister": {"removed": True},
-    "endpoints.list": {"namespace": "/ann/train", "items": [ITEM]},
+    "endpoints.list": {"namespace": "/ann/train", "items": [ITEM], "truncated": False},
     "jobs.submit": JOB,
     "jobs.show": JOB,
     "jobs.wait": JOB,

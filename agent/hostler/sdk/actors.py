@@ -7,6 +7,7 @@ Nothing is read of a call before its head is proved; nothing is unpickled that t
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import json
 import re
@@ -24,6 +25,7 @@ from hostler.sdk.info import job_info
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - each call is signed; other nodes have to reach it
 MAX_BODY = 64 << 20
 QUIET_S = 30.0  # for each read of a call
+HEAD_S = 10.0  # until its head is proved: strangers hold no thread for longer
 MOST_CALLS = 64
 _PATH = re.compile(r"/v1/actors/([A-Za-z0-9][A-Za-z0-9._-]{0,127})/([A-Za-z][A-Za-z0-9_]{0,127})", re.ASCII)
 
@@ -120,6 +122,16 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "hostler-actor", ""
 
+    def setup(self) -> None:
+        super().setup()
+        self._cut = threading.Timer(HEAD_S, _shut, (self.connection,))
+        self._cut.daemon = True
+        self._cut.start()
+
+    def finish(self) -> None:
+        self._cut.cancel()
+        super().finish()
+
     def do_POST(self) -> None:
         self.close_connection = True
         actors = self.server.actors
@@ -128,6 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         key = actors.keys.of(head.key)
         if not key or not signing.same(head.signed(key), self.headers.get("x-hostler-signature", "")):
             return self._refuse(403, "the call is not signed by a task of the project")
+        self._cut.cancel()
         if head.audience != actors.audience or not actors.seen.is_fresh(head.nonce, head.time):
             return self._refuse(403, "the call was made for another task, long ago, or before")
         if head.media_type == payload.PICKLE and not (actors.pickle and head.key == signing.NAMESPACE):
@@ -163,6 +176,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it
         """Not to the task's own output."""
+
+
+def _shut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _head_of(headers: Message, names: tuple[str, ...]) -> signing.CallHead:

@@ -1,8 +1,10 @@
 """What somebody on the network can do to an actor: nothing without a key, and nothing twice (OD-32)."""
 
+import contextlib
 import http.client
 import json
 import pickle
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hostler.sdk import payload, signing
+from hostler.sdk import actors, payload, signing
 from hostler.sdk.actors import MAX_BODY, ActorServer
 from hostler.sdk.context import context
 from hostler.sdk.errors import SdkError
@@ -181,6 +183,31 @@ def test_a_body_is_not_read_before_its_head_is_proved_and_never_beyond_the_limit
     assert send(server, said, b"", "wrong", **length)[0] == 403
     fresh = head(b"")
     assert send(server, fresh, b"", fresh.signed(KEYS.project), content_length=str(MAX_BODY + 1))[0] == 413
+
+
+def test_a_stranger_who_speaks_slowly_is_cut_off_and_a_call_that_works_long_is_not(monkeypatch) -> None:
+    monkeypatch.setattr(actors, "HEAD_S", 0.3)
+    with inside(JobInfo(job_id="op_1", task_id="tsk_1")), ActorServer("127.0.0.1", keys=KEYS) as server:
+        server.register("target", Slow())
+        server.serve_background()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as stranger:
+            for _ in range(20):
+                try:
+                    stranger.sendall(b"P")
+                    time.sleep(0.05)
+                except OSError:
+                    break
+            with contextlib.suppress(ConnectionError):
+                assert stranger.recv(1) == b""
+        said = head(CALL)
+        status, data, _ = send(server, said, CALL, said.signed(KEYS.project))
+        assert (status, json.loads(data)) == (200, {"result": 1})
+
+
+class Slow:
+    def add(self, number: int) -> int:
+        time.sleep(0.6)
+        return number
 
 
 def test_an_answer_without_proof_is_no_more_than_a_word() -> None:

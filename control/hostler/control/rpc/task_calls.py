@@ -22,7 +22,7 @@ from hostler.control.kernel.endpoints import JOB_TYPES
 from hostler.control.rpc import child_jobs
 from hostler.control.rpc.namespace_keys import NamespaceKeys
 from hostler.control.rpc.progress import ProgressBoard
-from hostler.control.store.endpoints import JobState, TaskCaller
+from hostler.control.store.endpoints import MOST_NAMED, JobState, TaskCaller
 from hostler.wire import task_calls as wire
 from hostler.wire.problem import problem_document
 from hostler.wire.report import StepProgress
@@ -141,7 +141,7 @@ class TaskCalls:
         if body.job:
             namespace = await self._namespace_of(caller, body.job)
         found = await self._engine.reader.endpoints_named(caller.org_id, caller.project_id, namespace, body.name)
-        return {"namespace": namespace, "items": found}
+        return {"namespace": namespace, "items": found, "truncated": len(found) >= MOST_NAMED}
 
     async def _namespace_of(self, caller: TaskCaller, job: str) -> str:
         """A path says it by itself; an id is looked up among the project's jobs."""
