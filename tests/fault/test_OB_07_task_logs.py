@@ -28,7 +28,7 @@ from support.fake_node import FakeNode
 from support.plane import Plane, plane
 
 pytestmark = pytest.mark.timeout(90)
-COUNT = 4000
+COUNT = 12_000
 LIMITS = LogLimits(task_waiting_bytes=65_536, node_waiting_bytes=262_144, task_bytes_per_second=1 << 30,
                    node_bytes_per_second=1 << 30)  # fmt: skip
 
@@ -39,7 +39,7 @@ class Script:
     async def logs(self, container: str, cursor: str = "", *, follow: bool = False) -> AsyncIterator[Line]:
         for number in range(int(cursor or 0), COUNT):
             if number % 50 == 0:
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.003)
             yield Line("stdout", f"line {number}", True, str(number + 1))
 
 
@@ -98,7 +98,7 @@ async def test_OB_07_links_that_break_and_an_agent_that_dies_lose_and_double_not
         first, lives, most = True, 0, 0
         while len(stored(control)) < COUNT:
             lives += 1
-            assert lives < 60, "it does not come to an end"
+            assert lives < 400, "it does not come to an end"
             journal = await Journal.open(tmp_path / "journal.db", SystemClock())
             if first:
                 await journal._write(lambda db: outbox.add(db, report))
@@ -106,7 +106,7 @@ async def test_OB_07_links_that_break_and_an_agent_that_dies_lose_and_double_not
             agent = Agent(journal, spec)
             writing = asyncio.create_task(agent.write())
             for _ in range(3):
-                await agent.link(node, rng.uniform(0.02, 0.3))
+                await agent.link(node, rng.uniform(0.02, 0.12))
             most = max(most, agent.most_waiting)
             writing.cancel()
             await asyncio.wait([writing])

@@ -47,8 +47,9 @@ class Place:
         house.until(lambda: house.operation(self.job)["tasks"][0]["status"] == "running")
 
     def command(self, *arguments: str) -> list[str]:
-        settings = (self.house.ports.server, str(self.house.home / "admin.token"), PROJECT)
-        return [sys.executable, str(SUPPORT / "jobs_cli.py"), *settings, *arguments]
+        token = str(self.house.home / "admin.token")
+        settings = ("--server", self.house.ports.server, "--token-file", token, "--project", PROJECT)
+        return [program("hostler"), *settings, "jobs", *arguments]
 
     def run(self, *arguments: str, data: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
         return subprocess.run(self.command(*arguments), input=data, capture_output=True, check=False, timeout=40)

@@ -11,6 +11,7 @@ from hostler.catalog.job import JobSpec
 from hostler.cli import jobs_api as api
 from hostler.cli import jobs_bundle, jobs_logs, jobs_show
 from hostler.cli.client import Client
+from hostler.cli.jobs_exec import register
 from hostler.cli.jobs_file import read_jobs
 from hostler.cli.jobs_options import BYTES, SECONDS, run_options, spec_from
 from hostler.cli.output import guarded, output_option, print_done, print_json
@@ -167,3 +168,5 @@ def _print_made(made: list[dict[str, Any]], output: str) -> None:
 
 for _part in (*jobs_show.COMMANDS, jobs_logs.logs, jobs_bundle.bundle):
     command.add_command(_part)
+
+register(command)
