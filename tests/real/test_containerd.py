@@ -100,7 +100,7 @@ async def test_RN_10_a_container_has_a_network_of_its_own_or_the_node_s(bed: Bed
     show = "ip -o addr | grep -c ' eth0 '; ls /sys/class/net | tr '\\n' ' '"
     own = await bed.start(f"{show}; sleep 60", host_network=False)
     status = await bed.runtime.status(own)
-    assert status.address.startswith("10.213.0.")
+    assert status.address.startswith(f"{support_containerd.SUBNET}.")
     assert Path(f"/proc/{status.pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()
     shared = await bed.start("sleep 60", host_network=True)
     status = await bed.runtime.status(shared)

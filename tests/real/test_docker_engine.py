@@ -1,6 +1,7 @@
 """What the Docker Engine does by itself: images of registries."""
 
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -60,6 +61,14 @@ async def test_RN_06_a_registry_that_lies_about_bytes_is_found_out(bed: Bed) -> 
     with lying_registry() as name, pytest.raises(HostlerError) as lied:
         await bed.runtime.pull(f"{name}/team/a@sha256:{'a' * 64}")
     assert lied.value.code == "digest_mismatch", lied.value
+
+
+async def test_a_stranger_s_container_of_the_same_name_is_not_taken_for_ours(bed: Bed) -> None:
+    spec = bed.spec("true")
+    bed.names.append(await bed.runtime.create(replace(spec, labels={"of": "somebody else"})))
+    with pytest.raises(HostlerError) as refused:
+        await bed.runtime.create(spec)
+    assert refused.value.code == "container_failed"
 
 
 async def test_RN_09_shared_memory_is_as_large_as_asked(bed: Bed) -> None:

@@ -15,7 +15,9 @@ from conftest import need, need_root
 from support.busybox import archive
 
 IMAGE, PAUSE = "localhost/task:1", "localhost/pause:1"
-BRIDGE = "hostlertest0"
+# Several runs may stand on one machine.
+BRIDGE = f"hostler{os.getpid() % 1_000_000}"
+SUBNET = f"10.213.{os.getpid() % 250}"
 CONFIG = """version = 2
 root = "{place}/root"
 state = "{place}/state"
@@ -35,13 +37,17 @@ state = "{place}/state"
 """
 NETWORK = {
     "cniVersion": "0.4.0",
-    "name": "hostlertest",
+    "name": BRIDGE,
     "plugins": [
         {
             "type": "bridge",
             "bridge": BRIDGE,
             "isGateway": True,
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.213.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]},
+            "ipam": {
+                "type": "host-local",
+                "ranges": [[{"subnet": f"{SUBNET}.0/24"}]],
+                "routes": [{"dst": "0.0.0.0/0"}],
+            },
         },
         {"type": "portmap", "capabilities": {"portMappings": True}},
     ],
@@ -119,6 +125,7 @@ def _clear(daemon: Containerd) -> None:
     for mount in sorted((name for name in mounts if name.startswith(f"{daemon.place}/")), reverse=True):
         subprocess.run(["umount", "-l", mount], check=False)
     subprocess.run(["ip", "link", "del", BRIDGE], capture_output=True, check=False)
+    shutil.rmtree(Path("/var/lib/cni/networks") / BRIDGE, ignore_errors=True)
     shutil.rmtree(daemon.place, ignore_errors=True)
 
 

@@ -102,9 +102,12 @@ class Docker:
             "POST", "/containers/create", what, fine=(409,), params={"name": spec.name}, content=body,
             headers={"Content-Type": "application/json"},
         )  # fmt: skip
-        if not made:  # the name is taken, by the first of two creates
-            made = await self._client.call("GET", f"/containers/{spec.name}/json", what)
-        return msgspec.json.decode(made, type=_Id).id
+        if made:
+            return msgspec.json.decode(made, type=_Id).id
+        for found in await self.list(spec.labels):  # the name is taken, by the first of two creates
+            if found.name == spec.name:
+                return found.id
+        raise error("container_failed", f"the Docker Engine has another container of the name {spec.name}")
 
     async def start(self, container: str) -> None:
         if (await self.status(container)).state is State.CREATED:
