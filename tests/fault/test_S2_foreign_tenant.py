@@ -36,7 +36,6 @@ NAMED = frozenset(
         "allocation_id",
         "webhook_id",
         "sha256",
-        "job_id",
         "node_id",
         "name",
         "index",
@@ -87,7 +86,7 @@ async def houses(folder: Path) -> AsyncIterator[Houses]:
         scopes = {role: LAB if role.startswith("project_") else "" for role in TENANT_ROLES}
         clients = {role: await control.principal(f"b-{role}", role, RIVAL, scope) for role, scope in scopes.items()}
         named = {
-            "project_id": PROJECT, "tenant_id": ORG, "operation_id": operation_id, "job_id": operation_id,
+            "project_id": PROJECT, "tenant_id": ORG, "operation_id": operation_id,
             "node_id": ours.node_id,
             "artifact_id": artifact["artifact_id"], "allocation_id": lent["allocation_id"],
             "webhook_id": told["webhook_id"], "sha256": code,
@@ -172,6 +171,7 @@ def variants(houses_: Houses, request: Request) -> list[tuple[dict[str, str], di
     if {"project_id", "operation_id"} <= set(request.names) or "job_id" in request.names:
         found.append((ours | {"project_id": LAB}, none | {"project_id": LAB}))
     if "sha256" in request.names and request.method != "PUT":  # whoever sends the bytes has them
+        found.append((ours | {"project_id": LAB}, none | {"project_id": LAB}))
     if "project_id" in request.names and {"operation_id", "job_id"} & set(request.names):
         found.append((ours | {"project_id": LAB}, none | {"project_id": LAB}))
     if "artifact_id" in request.names:

@@ -348,14 +348,8 @@ async def test_a_node_is_seen_to_have_gone_when_its_stream_breaks(tmp_path: Path
         assert await until(gone)
 
 
-<<<<<<< HEAD
-async def test_OP_14_the_node_service_offers_session_twin_renewal_mint_and_calls_of_tasks_and_nothing_else() -> None:
-    methods = {method.name for method in node_pb2.DESCRIPTOR.services_by_name["NodeService"].methods}
-    assert methods == {"Session", "Exchange", "Renew", "Mint", "TaskCall"}
-=======
-async def test_OP_14_the_node_service_offers_the_session_its_twin_renewal_the_mint_and_relays() -> None:
+async def test_OP_14_the_node_service_offers_the_session_its_twin_and_the_few_calls_of_a_running_task() -> None:
     """And nothing else."""
     methods = {method.name for method in node_pb2.DESCRIPTOR.services_by_name["NodeService"].methods}
-    assert methods == {"Session", "Exchange", "Renew", "Mint", "Relay"}
->>>>>>> wH
+    assert methods == {"Session", "Exchange", "Renew", "Mint", "TaskCall", "FetchBundle", "Relay"}
     assert msgspec.json.encode(sorted(methods))

@@ -28,11 +28,9 @@ class Told:
     streams: list[tuple[str, str]] = field(default_factory=list)
     shipped: list[tuple[str, Line]] = field(default_factory=list)  # of a workload: phase, line
 
-    def say(self, stream: str, line: str, mark: dict[str, Any] | None = None) -> None:
+    def say(self, stream: str, line: str) -> None:
         self.lines.append(line)
         self.streams.append((stream, line))
-        if mark is not None:
-            self.saved.append(json.loads(json.dumps(mark)))
 
     @property
     def checkpoint(self) -> dict[str, Any]:
@@ -95,7 +93,6 @@ def context_of(
         cancelled=cancelled or asyncio.Event(),
         progress=lambda done, total, unit: told.progress.append((done, total, unit)),
         log=lambda stream, line: told.say(stream, line),
-        log_at=lambda stream, line, mark: told.say(stream, line, mark),
         save_checkpoint=save,
         mint=mint,
         allocation_id=allocation_id,

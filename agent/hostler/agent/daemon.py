@@ -26,11 +26,12 @@ from typing import Any
 
 import msgspec
 
-from hostler.agent import capabilities, workload_parts
+from hostler.agent import capabilities
 from hostler.agent.admission.view import AdmissionView
 from hostler.agent.bundles.cache import BundleCache
 from hostler.agent.capability_watch import CapabilityWatch
 from hostler.agent.config import AgentConfig
+from hostler.agent.containers.choose import open_runtimes
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.lifecycle import certificates, identity
@@ -122,7 +123,7 @@ class Daemon:
             kept=(str(self.config.state),),
             root=Path(self.config.files.root),
             node_id=self.me.node_id,
-            runtimes=workload_parts.open_runtimes(containers, state),
+            runtimes=open_runtimes(containers, state),
             tasks=TaskApi(state / "tasks", TaskCalls(self.outside.ask, self._target), self.clock),
             bundles=self.bundles,
             journal=self.journal,

@@ -12,10 +12,7 @@ from hostler.cli.output import guarded
 GROUPS: dict[str, tuple[str, str]] = {
     "operations": ("hostler.cli.operations", "Submit, plan, follow, cancel and retry operations."),
     "nodes": ("hostler.cli.nodes", "See nodes, make enrolment tokens, cordon, drain, quarantine, revoke."),
-<<<<<<< HEAD
     "jobs": ("hostler.cli.jobs", "Run, follow and end jobs: a command, an image, replicas."),
-=======
->>>>>>> wH
     "allocations": ("hostler.cli.allocations", "Ask for nodes, follow them, give them back."),
     "profiles": ("hostler.cli.profiles", "Lint, sign, publish and read operation profiles."),
     "catalog": ("hostler.cli.catalog", "Propose, sign and publish catalogs, with as many signers as it takes."),

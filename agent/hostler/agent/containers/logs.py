@@ -19,8 +19,11 @@ _AGAIN_S = 1.0
 class Lines(Protocol):
     """`StepContext` is one."""
 
-    log_batch: Callable[[Sequence[Line], str], Awaitable[None]]
-    log_cursor: Callable[[str], str]
+    @property
+    def log_batch(self) -> Callable[[Sequence[Line], str], Awaitable[None]]: ...
+
+    @property
+    def log_cursor(self) -> Callable[[str], str]: ...
 
 
 async def ship(runtime: ContainerRuntime, container: str, phase: str, to: Lines) -> None:

@@ -238,19 +238,15 @@ class Journal:
         """How many rows wait, at most."""
         return max(0, self._last_row - self._trimmed)
 
-    def append_logs(self, lines: Sequence[LogLine], mark: tuple[TaskKey, str, dict[str, Any]] | None = None) -> None:
-        """Queues log lines without waiting for the disk; the step's end comes after them.
-
-        Args:
-            mark: task, step and the checkpoint that goes with the last of the lines, in one transaction with them.
-        """
+    def append_logs(self, lines: Sequence[LogLine]) -> None:
+        """Queues log lines without waiting for the disk; the step's end comes after them."""
         if self.outbox_rows > MAX_OUTBOX_ROWS:
             self.dropped_lines += len(lines)
             return
-        done = self._write(functools.partial(steps.add_lines, lines=lines, mark=mark))
+        done = self._write(lambda db: [outbox.add(db, line) for line in lines])
         done.add_done_callback(self._lines_written)
 
-    def _lines_written(self, done: "asyncio.Future[None]") -> None:
+    def _lines_written(self, done: "asyncio.Future[list[int]]") -> None:
         if not done.cancelled() and done.exception() is not None:
             self.dropped_lines += 1  # the storage word says why
 

@@ -1,7 +1,7 @@
 """Intent before apply, outcome after, and what a step left behind to go on from (RT-05)."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,7 +9,7 @@ import msgspec
 from hostler.agent.journal import allocations, chain, outbox, tasks
 from hostler.agent.journal.rows import ChainHead, Receipt, ReusableStep, StepEnd, StepStart, TaskKey
 from hostler.base.errors import HostlerError, error
-from hostler.wire.report import LogLine, StepReport
+from hostler.wire.report import StepReport
 
 INTENT = "intent"
 
@@ -102,13 +102,3 @@ def checkpoint(db: sqlite3.Connection, key: TaskKey, step_id: str) -> dict[str, 
         "SELECT data FROM checkpoints WHERE task_id = ? AND step_id = ?", (key.task_id, step_id)
     ).fetchone()
     return msgspec.json.decode(row[0], type=dict[str, Any]) if row else {}
-
-
-def add_lines(
-    db: sqlite3.Connection, lines: Sequence[LogLine], mark: tuple[TaskKey, str, dict[str, Any]] | None
-) -> None:
-    """Log lines into the outbox, and with them the checkpoint as of the last one."""
-    for line in lines:
-        outbox.add(db, line)
-    if mark is not None:
-        save_checkpoint(db, *mark)

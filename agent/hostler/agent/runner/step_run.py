@@ -196,22 +196,16 @@ class StepRun:
             cancelled=self._cancelled,
             progress=StepMeter(parts.progress, parts.clock, task, self._index).progress,
             log=self._log.line,
-            log_at=self._log.line_at,
             log_batch=self._worklog.batch,
             log_cursor=self._worklog.cursor,
             secrets=secrets or StepSecrets(self._secrets, step_id),
             confined=self._sandbox.update,
             relay=parts.relay,
             certify=parts.receipts.handover,
-            save_checkpoint=functools.partial(self._save, step_id),
+            save_checkpoint=functools.partial(parts.journal.save_checkpoint, self._key, step_id),
             mint=functools.partial(self._mint, step_id),
             report_again=parts.journal.replayed,
         )
-
-    async def _save(self, step_id: str, checkpoint: dict[str, Any]) -> None:
-        """After the lines of before, which may carry an older checkpoint."""
-        self._log.flush()
-        await self._parts.journal.save_checkpoint(self._key, step_id, checkpoint)
 
     async def _mint(self, step_id: str, credential_type: str, intent: dict[str, Any], part: str) -> MintedSecret:
         task = self._work.spec

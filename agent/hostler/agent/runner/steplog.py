@@ -2,10 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from hostler.agent.journal.journal import Journal
-from hostler.agent.journal.rows import TaskKey
 from hostler.base.clock import Clock
 from hostler.wire.report import LogLine, StepProgress
 from hostler.wire.task import TaskSpec
@@ -44,20 +42,8 @@ class StepLog:
         self._bytes = 0
         self._full = False
         self._timer: asyncio.TimerHandle | None = None
-        self._mark: dict[str, Any] | None = None
 
     def line(self, stream: str, text: str) -> None:
-        self._line(stream, text)
-
-    def line_at(self, stream: str, text: str, mark: dict[str, Any]) -> None:
-        """`mark` is the step's checkpoint from this line on; both are written at once (TE-20)."""
-        self._line(stream, text, mark)
-
-    def flush(self) -> None:
-        """Hands over what waits, so that a write that is asked for next comes after it."""
-        self._flush()
-
-    def _line(self, stream: str, text: str, mark: dict[str, Any] | None = None) -> None:
         if self._full:
             return
         text = self._redact(text)
@@ -69,7 +55,6 @@ class StepLog:
             self._full = True
             stream, text = "agent", f"log truncated after {self._count - 1} lines"
         self._lines.append(self._made(stream, text))
-        self._mark = mark or self._mark
         if len(self._lines) >= BATCH_LINES:
             self._flush()
         elif self._timer is None:
@@ -81,12 +66,9 @@ class StepLog:
         return self._take()
 
     def _flush(self) -> None:
-        mark, self._mark = self._mark, None
         lines = self._take()
         if lines:
-            key = TaskKey(self._task.task_id, self._task.attempt_number)
-            at = None if mark is None else (key, self._task.steps[self._index].step_id, mark)
-            self._journal.append_logs(lines, at)
+            self._journal.append_logs(lines)
 
     def _take(self) -> tuple[LogLine, ...]:
         if self._timer is not None:

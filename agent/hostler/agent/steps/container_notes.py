@@ -1,14 +1,13 @@
 """What a `container.run` step must know after a restart: its checkpoint, typed.
 
-Written before each effect that it speaks of; the cursors go with the log lines themselves, in one transaction, so
-that no line is lost and none is told twice (TE-20).
+Written before each effect that it speaks of. How far its output was told is kept apart, with the lines themselves.
 """
 
 from typing import Any
 
 import msgspec
 
-from hostler.agent.containers.runtime import Line, Status
+from hostler.agent.containers.runtime import Status
 from hostler.agent.steps.contract import StepContext, StepView
 
 
@@ -16,7 +15,6 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
     """Attributes:
     attempt: whose notes these are; a retry does not go on from another attempt's.
     runtime, image: noted before anything is made; from then on a container may be there.
-    cursors: by phase, after the last line that was told.
     main, status: of the main container, once it has ended well and all it said was told.
     heard: monotonic second at which the control plane was last known to be there; for hard fences (EF-05).
     """
@@ -24,7 +22,6 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
     attempt: str = ""
     runtime: str = ""
     image: str = ""
-    cursors: dict[str, str] = {}
     main: str = ""
     status: dict[str, Any] = {}
     ports: dict[str, int] = {}
@@ -56,8 +53,3 @@ class Notes:
         """On disk when it returns."""
         self.now = msgspec.structs.replace(self.now, **changes)
         await self._context.save_checkpoint(msgspec.to_builtins(self.now))
-
-    def tell(self, phase: str, stream: str, line: Line) -> None:
-        """One line of output and the cursor behind it."""
-        self.now = msgspec.structs.replace(self.now, cursors=self.now.cursors | {phase: line.cursor})
-        self._context.log_at(stream, line.text, msgspec.to_builtins(self.now))

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from hostler.agent.containers.device_book import Given
+from hostler.agent.containers.logs import ship
 from hostler.agent.containers.runtime import ContainerRuntime, State, Status
 from hostler.agent.containers.spec import MAIN_PHASE
 from hostler.agent.containers.workload import Workloads
@@ -20,7 +21,7 @@ from hostler.catalog.params.container import ContainerRun
 
 T = TypeVar("T")
 STOP_GRACE_S, SHORT_GRACE_S = 10.0, 3.0  # the short one where the runner will not wait for long
-DRAIN_S = 10.0  # for what a container that has ended still has to say
+DRAIN_S = 600.0  # for what a container that has ended still has to say, as fast as the link takes it
 AWAY_S = 60.0  # how long a call that makes something waits for the runtime's daemon
 _PAUSE_S, _TICK_S = 0.5, 1.0
 _HEARD_S = 5.0  # how often a fenced task notes when the control plane was heard
@@ -101,19 +102,10 @@ class Watched:
             await asyncio.sleep(_PAUSE_S)  # unknown is no end
 
     async def _output(self, container: str, phase: str) -> None:
-        before = "" if phase == MAIN_PHASE else f"{phase}."
-        while True:
-            try:
-                cursor = self._notes.now.cursors.get(phase, "")
-                async for line in self._runtime.logs(container, cursor, follow=True):
-                    self._notes.tell(phase, before + line.stream, line)
-            except HostlerError as err:
-                if err.code != "runtime_unavailable":
-                    self._context.log("agent", f"the output of {container} cannot be read: {err.message}")
-                    return
-            else:
-                return
-            await asyncio.sleep(_PAUSE_S)
+        try:
+            await ship(self._runtime, container, phase, self._context)
+        except HostlerError as err:
+            self._context.log("agent", f"the output of {container} cannot be read: {err.message}")
 
     async def _drained(self, output: "asyncio.Future[None]") -> None:
         done, _ = await asyncio.wait({output}, timeout=DRAIN_S)

@@ -175,8 +175,6 @@ class StepContext(StepView):
     cancelled: asyncio.Event = field(kw_only=True)
     progress: Callable[[int, int, str], None] = field(kw_only=True)  # done, total (0 unknown), unit
     log: Callable[[str, str], None] = field(kw_only=True)  # stream (stdout, stderr, agent), line
-    # the same, and the checkpoint as of this line, written with it: neither is ever there without the other
-    log_at: Callable[[str, str, dict[str, Any]], None] = field(kw_only=True)
     # of workloads: lines and their phase; returns when they and the cursor behind them are on disk, and more may come
     log_batch: Callable[[Sequence[Line], str], Awaitable[None]] = field(kw_only=True)
     log_cursor: Callable[[str], str] = field(kw_only=True)  # phase → behind what was shipped, "" to begin

@@ -4,6 +4,7 @@ import msgspec
 
 from hostler.catalog.job import JobSpec
 from hostler.control.kernel.actor import Actor
+from hostler.control.kernel.permitted import Answer
 
 
 class SubmitJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +18,7 @@ class SubmitJob(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str
     parent: str = ""
     traceparent: str = ""
+    answer: Answer | None = None  # of the engine outside, where there is one
 
 
 class SubmitChildJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +34,7 @@ class SubmitChildJob(msgspec.Struct, frozen=True, kw_only=True):
     spec: JobSpec
     idempotency_key: str
     correlation_id: str
+    answer: Answer | None = None
 
 
 class JobSubmitted(msgspec.Struct, frozen=True):

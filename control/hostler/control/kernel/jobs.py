@@ -7,7 +7,8 @@ import msgspec
 from hostler.base.digest import canonical_json
 from hostler.base.errors import error
 from hostler.catalog.job import PRIORITIES, JobSpec, container_inputs, path_of, root_of
-from hostler.control.kernel import events, job_book, job_flow
+from hostler.control.kernel import code_bundles, events, job_book, job_flow
+from hostler.control.kernel import submit as submits
 from hostler.control.kernel.actor import Actor
 from hostler.control.kernel.allocation_rows import AllocationRow
 from hostler.control.kernel.allocation_states import ACTIVE
@@ -16,8 +17,8 @@ from hostler.control.kernel.job_commands import CancelChildJob, CancelJob, JobSu
 from hostler.control.kernel.job_nodes import spec_of
 from hostler.control.kernel.job_rows import JobRow, JobTaskRow
 from hostler.control.kernel.model import Decision, Draft
+from hostler.control.kernel.permitted import Question
 from hostler.control.kernel.rows import OperationRow, TaskRow
-from hostler.control.kernel.submit import place
 from hostler.control.kernel.tasks import operation_of
 from hostler.control.kernel.transitions import FINAL, IN_FLIGHT, SUCCEEDED
 
@@ -36,7 +37,23 @@ def submit(draft: Draft, command: SubmitJob) -> Decision:
 def submit_child(draft: Draft, command: SubmitChildJob) -> Decision:
     """→ `JobSubmitted`. Whose it is, and below what, is the running task's to say by running, not by asking."""
     parent, operation = _caller(draft, command)
-    asked = SubmitJob(
+    asked = _of_child(command, parent, operation)
+    _goes_on(parent, operation)
+    return draft.decision(_submit(draft, asked, parent))
+
+
+def question_of(draft: Draft, command: SubmitJob | SubmitChildJob) -> Question | None:
+    """What an engine outside is to be asked; None where the request was answered before."""
+    if isinstance(command, SubmitChildJob):
+        parent, operation = _caller(draft, command)
+        asked = _of_child(command, parent, operation)
+        return submits.question_of(draft, _submitted(draft, asked, _name(asked, parent), parent))
+    above = _parent(draft, command.org_id, command.project_id, command.parent) if command.parent else None
+    return submits.question_of(draft, _submitted(draft, command, _name(command, above), above))
+
+
+def _of_child(command: SubmitChildJob, parent: JobRow, operation: OperationRow) -> SubmitJob:
+    return SubmitJob(
         actor=replace(command.actor, org_id=parent.org_id, project_id=parent.project_id),
         org_id=parent.org_id,
         project_id=parent.project_id,
@@ -45,9 +62,12 @@ def submit_child(draft: Draft, command: SubmitChildJob) -> Decision:
         correlation_id=command.correlation_id or operation.correlation_id,
         parent=parent.job_id,
         traceparent=operation.traceparent,
+        answer=command.answer,
     )
-    _goes_on(parent, operation)
-    return draft.decision(_submit(draft, asked, parent))
+
+
+def _name(command: SubmitJob, parent: JobRow | None) -> str:
+    return path_of(parent.owner if parent else command.actor.name, command.spec.name, parent.name if parent else "")
 
 
 def _completed(spec: JobSpec, parent: JobSpec) -> JobSpec:
@@ -77,7 +97,7 @@ def _submit(draft: Draft, command: SubmitJob, parent: JobRow | None) -> JobSubmi
     spec = command.spec
     _check(spec)
     owner = parent.owner if parent else command.actor.name
-    name = path_of(owner, spec.name, parent.name if parent else "")
+    name = _name(command, parent)
     if name.count("/") > MOST_PARTS:
         raise error("invalid_request", f"the path of a job has at most {MOST_PARTS} parts", pointer="/name")
     text = canonical_json(msgspec.to_builtins(spec)).decode()
@@ -94,6 +114,8 @@ def _submit(draft: Draft, command: SubmitJob, parent: JobRow | None) -> JobSubmi
         if spent is not None:
             raise error("budget_exhausted", f"max_task_seconds of {spent.name} is used up", pointer="/name")
     _check_allocation(draft, command)
+    if spec.bundle:
+        code_bundles.require(draft, command.org_id, command.project_id, spec.bundle)
     operation = _operation(draft, command, name, parent)
     job = _rows(draft, command, operation, name, text, parent, owner)
     draft.events.append(
@@ -180,11 +202,16 @@ def _check_allocation(draft: Draft, command: SubmitJob) -> None:
 
 def _operation(draft: Draft, command: SubmitJob, name: str, parent: JobRow | None) -> OperationRow:
     """Through the one submit path: policy, audit, idempotency and events are those of any operation (API-26)."""
+    operation, _ = submits.place(draft, _submitted(draft, command, name, parent), "job.submit", unplaced=True)
+    return operation
+
+
+def _submitted(draft: Draft, command: SubmitJob, name: str, parent: JobRow | None) -> SubmitOperation:
     spec, settings = command.spec, draft.settings.jobs
     ref = settings.private_ref if spec.pull_credential else settings.ref
     operation_type, _, version = ref.rpartition("@")
     inputs: dict[str, Any] = container_inputs(spec, name, parent.name if parent else "", root_of(name))
-    submitted = SubmitOperation(
+    return SubmitOperation(
         actor=command.actor,
         org_id=command.org_id,
         project_id=command.project_id,
@@ -196,9 +223,8 @@ def _operation(draft: Draft, command: SubmitJob, name: str, parent: JobRow | Non
         correlation_id=command.correlation_id,
         traceparent=command.traceparent,
         linked_allocation_id=spec.allocation,
+        answer=command.answer,
     )
-    operation, _ = place(draft, submitted, "job.submit", unplaced=True)
-    return operation
 
 
 def _rows(

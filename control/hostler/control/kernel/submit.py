@@ -33,6 +33,9 @@ ASKED = "tenant_request"  # an engine outside has no say in what the house does 
 
 def submit(draft: Draft, command: SubmitOperation) -> Decision:
     """→ `OperationCreated`. The same key and body give the same operation (RT-01)."""
+    if draft.settings.jobs.is_job(command.operation_type):
+        hint = "submit a job instead: its name, its place and its namespace are the control plane's to give"
+        raise error("invalid_request", f"{command.operation_type} is what jobs are made of", hint=hint)
     command = _linked(command)
     earlier = _earlier(draft, command, request_digest(command))
     if earlier is not None:

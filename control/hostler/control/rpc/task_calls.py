@@ -16,10 +16,10 @@ from hostler.base.clock import Clock
 from hostler.base.errors import HostlerError, error
 from hostler.base.strict import convert, decode_json
 from hostler.catalog.job import JobSpec, root_of
+from hostler.control import child_jobs
 from hostler.control.engine import Engine
 from hostler.control.kernel.endpoint_commands import RegisterEndpoint, UnregisterEndpoint
 from hostler.control.kernel.endpoints import JOB_TYPES
-from hostler.control.rpc import child_jobs
 from hostler.control.rpc.namespace_keys import NamespaceKeys
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.control.store.endpoints import MOST_NAMED, JobState, TaskCaller
@@ -32,7 +32,6 @@ RATE_PER_S, BURST = 20.0, 200.0  # calls of one attempt
 _COSTS = {"jobs.submit": 5.0}
 _KEPT_ATTEMPTS = 50_000
 _WORKLOAD_STEP = "run"
-SubmitChild = Callable[[Engine, TaskCaller, JobSpec, str], Awaitable[str]]
 
 
 class Pace:
@@ -63,10 +62,8 @@ class TaskCalls:
         board: ProgressBoard,
         clock: Clock,
         keys: NamespaceKeys,
-        submit_child: SubmitChild = child_jobs.submit_child,
     ) -> None:
         self._engine, self._board, self._clock, self._keys = engine, board, clock, keys
-        self._submit_child = submit_child
         self._pace = Pace(clock)
         self._methods: dict[str, Callable[[TaskCaller, Any], Awaitable[Any]]] = {
             "context": self._context,
@@ -156,8 +153,8 @@ class TaskCalls:
         if caller.cancel_requested_ms:
             raise error("operation_final", f"job {caller.job} is being cancelled, so it gets no children")
         spec = convert(body.spec, JobSpec, what="spec")
-        job_id = await self._submit_child(self._engine, caller, spec, body.key)
-        return await self._engine.reader.job_state(caller.org_id, caller.project_id, job_id)
+        made = await child_jobs.submit_child(self._engine, caller, spec, body.key)
+        return await self._engine.reader.job_state(caller.org_id, caller.project_id, made.job_id)
 
     async def _show(self, caller: TaskCaller, body: wire.Show) -> JobState:
         return await self._of_tree(caller, body.job_id, root_of(caller.job))
@@ -176,7 +173,7 @@ class TaskCalls:
     async def _cancel(self, caller: TaskCaller, body: wire.Cancel) -> Any:
         found = await self._of_tree(caller, body.job_id, caller.job)
         if found.status not in FINAL:
-            await child_jobs.cancel_below(self._engine, caller, found.job_id)
+            await child_jobs.cancel_child(self._engine, caller, found.job_id)
         return await self._of_tree(caller, body.job_id, caller.job)
 
     async def _of_tree(self, caller: TaskCaller, job_id: str, top: str) -> JobState:

@@ -1,59 +1,31 @@
-"""RN-04: which runtime is taken."""
+"""RN-04, RN-05: which runtimes a node has."""
 
-import socket
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hostler.agent.containers.choose import capability, choose, present
+from hostler.agent.containers.choose import open_runtimes
 from hostler.agent.containers.containerd import Containerd
 from hostler.agent.containers.docker import Docker
-from hostler.agent.containers.process import Process
+from hostler.agent.containers.settings import ContainerSettings
 from hostler.base.errors import HostlerError
 
 
-@pytest.fixture
-def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A socket's name is short."""
-    monkeypatch.chdir(tmp_path)
-    return Path()
-
-
-def test_RN_04_only_sockets_that_are_there_count_in_order_of_preference(short: Path) -> None:
-    sockets = {"docker": short / "d.sock", "containerd": short / "c.sock"}
-    assert present(sockets, processes=False) == ()
-    with socket.socket(socket.AF_UNIX) as docker, socket.socket(socket.AF_UNIX) as containerd:
-        docker.bind("d.sock")
-        assert present(sockets, processes=True) == ("docker", "process")
-        containerd.bind("c.sock")
-        assert present(sockets, processes=False) == ("containerd", "docker")
-    (short / "c.sock").unlink()
-    (short / "c.sock").write_text("no socket")
-    assert present(sockets, processes=False) == ("docker",)
-
-
-def test_what_a_node_reports() -> None:
-    assert capability(("containerd", "process")) == "containerd,process"
-    assert capability(()) == "none"
-
-
-async def test_RN_04_the_first_that_answers_is_taken_and_a_named_one_always(tmp_path: Path) -> None:
-    away: dict[str, Any] = {
-        "containerd": Containerd(tmp_path / "c.sock", tmp_path, tmp_path),
-        "docker": Docker(tmp_path / "d.sock"),
-    }
-    runtimes = away | {"process": Process(tmp_path / "p")}
-    try:
-        assert (await choose(runtimes)).name == "process"
-        assert (await choose(runtimes, "docker")).name == "docker"
-        for wanted in (({"process": runtimes["process"]}, "docker"), (away, ""), ({}, "")):
-            with pytest.raises(HostlerError) as refused:
-                await choose(*wanted)
-            assert refused.value.code == "runtime_unavailable"
-    finally:
-        for each in runtimes.values():
-            await each.close()
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [
+        ({}, ["containerd", "docker"]),
+        ({"allow_process": True}, ["containerd", "docker", "process"]),
+        ({"runtime": "docker"}, ["docker"]),
+        ({"runtime": "process"}, []),
+        ({"runtime": "process", "allow_process": True}, ["process"]),
+        ({"runtime": "none", "allow_process": True}, []),
+    ],
+)
+def test_RN_04_RN_05_a_node_has_what_its_root_admits(said: dict[str, object], names: list[str], tmp_path: Path) -> None:
+    made = open_runtimes(ContainerSettings(**said), tmp_path)  # type: ignore[arg-type]
+    assert list(made) == names
+    assert [runtime.name for runtime in made.values()] == names
 
 
 async def test_every_call_to_a_daemon_that_is_away_says_so(tmp_path: Path) -> None:
