@@ -9,21 +9,30 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from hostler.agent.containers.runtime import ContainerRuntime
 from hostler.agent.containers.settings import ContainerSettings
 from hostler.agent.containers.workload import Bundles, TaskFacts, TaskServer
 from hostler.base.errors import error
 
-CHOOSE = "hostler.agent.containers.choose"
+_ROOM = "hostler.agent.containers"
+LOGS = "/var/log/hostler/containers"  # a containerd outside writes there
 
 
 def open_runtimes(settings: ContainerSettings, state: Path) -> Mapping[str, ContainerRuntime]:
     """Every runtime that the settings admit, by name, the preferred one first. Connects to none."""
-    if settings.runtime == "none" or find_spec(CHOOSE) is None:
-        return {}
-    found: Mapping[str, ContainerRuntime] = import_module(CHOOSE).open_runtimes(settings, state)
-    return found
+    made: dict[str, tuple[Any, ...]] = {
+        "containerd": (Path(settings.containerd_socket), Path(settings.log_dir or LOGS), state / "run"),
+        "docker": (Path(settings.docker_socket),),
+    }
+    if settings.allow_process:
+        made["process"] = (state / "processes",)
+    return {
+        name: getattr(import_module(f"{_ROOM}.{name}"), name.capitalize())(*arguments)
+        for name, arguments in made.items()
+        if settings.runtime in ("auto", name) and find_spec(f"{_ROOM}.{name}") is not None
+    }
 
 
 def open_task_server(state: Path) -> TaskServer:
