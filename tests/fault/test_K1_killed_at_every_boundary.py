@@ -75,6 +75,8 @@ def house() -> Iterator[House]:
         open_directory.mkdir()
         open_directory.chmod(0o777)
         yield made
+        for left in Path("/var/tmp").glob(f"{made.home.name}-*"):
+            left.rmdir()
 
 
 @pytest.fixture(scope="module")

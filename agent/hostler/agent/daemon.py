@@ -211,6 +211,7 @@ class Daemon:
             for task in running:
                 task.cancel()
         self.door.stop()
+        await self.workloads.close()
         await self.host.close()
         _log.info("agent.stopped", node_id=self.me.node_id)
 

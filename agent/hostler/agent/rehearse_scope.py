@@ -24,6 +24,8 @@ CONFINED = frozenset(
 )
 _IMAGE_PLACES = frozenset({"layout", "files", "unpacked"})  # others are the image store of the machine
 _REASONS = {
+    "container.run": "runs a container in the machine's own runtime",
+    "container.stop": "stops containers of the machine's own runtime",
     "credential.mint": "asks a control plane for a credential, and a rehearsal has none",
     "package.install": "installs packages with the machine's own package manager",
     "python.env.create": "runs the machine's own Python or conda to build the environment",

@@ -127,6 +127,12 @@ class NodeWorkloads:
         self._left.add(attempt_uid)
         self._wake.set()
 
+    async def close(self) -> None:
+        """Lets go of the runtimes; what runs in them goes on."""
+        for each in self._runtimes.values():
+            if (close := getattr(each, "close", None)) is not None:
+                await close()
+
     # -- the loop -----------------------------------------------------------------------------
 
     async def recover(self) -> None:

@@ -176,3 +176,24 @@ async def test_CG_03_a_welcome_under_a_protocol_that_is_not_spoken_here_holds_th
     assert (bed.session.state, bed.session.hold) == ("disconnected", "protocol_mismatch")
     bed, _ = await play([welcome(protocol=2), None])
     assert (bed.session.state, bed.session.hold) == ("connected", "")
+
+
+async def test_EF_05_silence_is_counted_from_the_end_of_a_link(play: Play) -> None:
+    bed, _ = await play()
+    assert (bed.session.silent_seconds, bed.session.heard_for_seconds) == (float("inf"), 0.0), "nobody was heard yet"
+    bed, _ = await play([welcome(), None])
+    assert bed.session.silent_seconds == 0.0
+    bed.session._since -= 7
+    assert bed.session.heard_for_seconds == 7.0
+    bed, _ = await play([welcome()])
+    assert bed.session.state == "disconnected"
+    bed.session._heard_at -= 5
+    assert (bed.session.silent_seconds, bed.session.heard_for_seconds) == (5.0, 0.0)
+
+
+async def test_K3_a_control_plane_that_forgot_counts_as_nobody(play: Play) -> None:
+    bed, _ = await play([welcome(), None])
+    await bed.journal.begin_epoch(3)
+    bed, _ = await play([welcome(control_epoch=2), None])
+    bed.session._since -= 7
+    assert bed.session.heard_for_seconds == 0.0
