@@ -85,13 +85,13 @@ GUARDS = [
     ),
     guard(
         FEED,
-        "                    await self._identities.check(peer)\n",
+        "        await self._identities.check(peer)\n",
         "",
         f"{FAULTS}::test_JB_08_who_may_no_more_gets_no_more[revoke-revoked]",
     ),
     guard(
         FEED,
-        "                    await self._grant(peer, request)\n",
+        "        await self._grant(peer, request)\n",
         "",
         f"{FAULTS}::test_JB_08_who_may_no_more_gets_no_more[cancel-bundle_not_bound]",
     ),

@@ -56,8 +56,7 @@ class BundleFeed:
             offset, looked = request.offset, request.offset
             while offset < grant.size_bytes:
                 if offset - looked >= _LOOK_AGAIN_BYTES:
-                    await self._identities.check(peer)
-                    await self._grant(peer, request)
+                    await self._look_again(peer, request)
                     looked = offset
                 size = min(CHUNK_BYTES, grant.size_bytes - offset)
                 data = await asyncio.to_thread(os.pread, descriptor, size, offset)
@@ -67,6 +66,10 @@ class BundleFeed:
                 offset += len(data)
         finally:
             os.close(descriptor)
+
+    async def _look_again(self, peer: PeerIdentity, request: node_pb2.FetchBundleRequest) -> None:
+        await self._identities.check(peer)
+        await self._grant(peer, request)
 
     async def _grant(self, peer: PeerIdentity, request: node_pb2.FetchBundleRequest) -> BundleGrant:
         grant: BundleGrant = await self._engine.execute(
