@@ -17,7 +17,7 @@ class JobRow(Row, frozen=True, kw_only=True):
         reroute_after_ms: how long its node may be silent before a task is placed anew; 0 for never (EF-06).
         task_ms: how long tasks of it and of all below it have run.
         budget_ms: of the spec; 0 for none.
-        gone_ms: since when its rows may be pruned; 0 while it is not over.
+        gone_ms: when it was over; 0 while it is not.
     """
 
     KEY = ("job_id",)

@@ -8,7 +8,6 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     ref, private_ref: the definitions that a job is compiled to.
     lost_grace_ms: how long a node may be silent before a relocatable task is placed anew (EF-06).
     fence_margin_ms: added to a hard fence's own time, for what stopping takes.
-    keep_ms: how long a job that has ended stays (OD-31); 0 for ever.
     max_back_off_ms: the longest wait before a task is tried again after its node could not run it.
     """
 
@@ -16,7 +15,6 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     private_ref: str = "job.container.private@v1"
     lost_grace_ms: int = 60_000
     fence_margin_ms: int = 30_000
-    keep_ms: int = 7 * 86_400_000
     max_back_off_ms: int = 60_000
 
     def is_job(self, operation_type: str) -> bool:

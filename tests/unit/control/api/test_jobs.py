@@ -149,7 +149,10 @@ async def test_JB_06_a_cluster_and_a_backend_at_once_are_unprocessable(tmp_path)
 async def test_lists_are_paged_and_narrowed(tmp_path) -> None:
     async with jobs_api(tmp_path) as (api, ann):
         node = await worker(api)
-        ids = [(await said(ann, "POST", JOBS, 202, json=body(f"j{n}", replicas=3)))["job_id"] for n in range(3)]
+        ids = []
+        for n in range(3):
+            ids.append((await said(ann, "POST", JOBS, 202, json=body(f"j{n}", replicas=3)))["job_id"])
+            api.fleet.clock.move(1)  # ids of one moment are in no order
         below = (await said(ann, "POST", JOBS, 202, json=body("child", parent=ids[0])))["job_id"]
         page = await said(ann, "GET", f"{JOBS}?page_size=3")
         rest = await said(ann, "GET", f"{JOBS}?page_size=3&cursor={page['next_cursor']}")

@@ -28,7 +28,6 @@ CREATE UNIQUE INDEX jobs_name ON jobs (project_id, org_id, name) WHERE current =
 CREATE INDEX jobs_listed ON jobs (project_id, job_id DESC);
 CREATE INDEX jobs_children ON jobs (parent_id) WHERE parent_id != '';
 CREATE INDEX jobs_pending ON jobs (project_id, org_id, allocation_id) WHERE pending > 0;
-CREATE INDEX jobs_over ON jobs (gone_ms) WHERE gone_ms > 0;
 CREATE INDEX jobs_budgeted ON jobs (job_id) WHERE budget_ms > 0 AND gone_ms = 0;
 
 CREATE TABLE job_tasks (
