@@ -13,8 +13,8 @@ import pytest
 
 from hostler.base.errors import HostlerError
 from hostler.cli.demo_files import program
+from hostler.control import assembly
 from hostler.control import config as config_module
-from hostler.control import service
 from hostler.control.main import main
 from hostler.control.service import open_engine, serve
 from support.plane import first_admin, plane, prepare
@@ -120,7 +120,7 @@ async def test_P3_when_a_loop_fails_the_service_ends_with_the_error(
     async def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(service.expire, "run", broken)
+    monkeypatch.setattr(assembly.expire, "run", broken)
     async with asyncio.timeout(10):
         with pytest.raises(BaseExceptionGroup) as raised:
             await serve(prepare(tmp_path))
