@@ -7,10 +7,11 @@ from hostler.control.kernel.rows import Row, TaskRow
 from hostler.control.store import local_tasks
 
 R = TypeVar("R", bound=Row)
-_OF_JOBS = "task_id IN (SELECT t.task_id FROM job_tasks t JOIN jobs j ON j.job_id = t.job_id WHERE {0})"
-_IN_PLACE = _OF_JOBS.format(
-    "t.node_id != '' AND t.leaving = '' AND j.org_id = ? AND j.project_id = ? AND j.allocation_id = ?"
-    " AND j.preemptible = 1 AND j.priority < ?"
+# CROSS JOIN and the index fix the order: what is in place now, not every job there ever was.
+_IN_PLACE = (
+    "task_id IN (SELECT t.task_id FROM job_tasks t INDEXED BY job_tasks_placed"
+    " CROSS JOIN jobs j ON j.job_id = t.job_id WHERE t.node_id != '' AND t.leaving = ''"
+    " AND j.org_id = ? AND j.project_id = ? AND j.allocation_id = ? AND j.preemptible = 1 AND j.priority < ?)"
 )
 _DUE = (
     "pending = 1 AND (not_before_ms > 0 OR deadline_ms > 0)"
