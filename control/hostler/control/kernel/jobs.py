@@ -140,7 +140,7 @@ def _check(spec: JobSpec) -> None:
     if spec.cluster and spec.backend:
         raise error("invalid_request", "a job names a cluster or a backend, not both", pointer="/cluster")
     if spec.backend not in ("", "node_agent"):
-        raise error("backend_not_implemented", f"there is no backend {spec.backend!r}", pointer="/backend")
+        raise error("unknown_target", f"there is no backend {spec.backend!r} here", pointer="/backend")
     if spec.cluster:
         raise error("unknown_target", f"there is no other cluster {spec.cluster!r} known here", pointer="/cluster")
     if len(set(spec.ports)) != len(spec.ports):

@@ -12,6 +12,7 @@ from hostler.control.kernel.commands import OperationCreated, SubmitOperation, T
 from hostler.control.store.records import OperationView, TaskView
 
 EXEC, PROFILE, VERSION = "job.task.exec", "job.task.profile", "v1"
+INSIDE = frozenset({EXEC, PROFILE})  # only by the routes here: they look whose job it is
 Extent = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 TaskIndex = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
