@@ -156,7 +156,7 @@ class House:
         """
         directory = self.home / name
         (directory / "root" / "srv").mkdir(parents=True, exist_ok=True)
-        text = demo_files.agent_toml(self.home, name, self.ports)
+        text = demo_files.agent_toml(self.home, name, self.ports).partition("\n[containers]")[0]  # the demo's last part
         text = text.replace("[control]\n", f'[control]\ntransport = "{transport}"\n')
         own = f'ca_file = "{self.home}/source/pki/control/ca.pem"'
         text = text.replace(own, f'ca_file = "{ca_file or ""}"')
