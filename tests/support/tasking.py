@@ -35,7 +35,8 @@ from support.jobs import can
 from support.outside import InProcess
 from support.plane import ORG, PROJECT, Plane, next_port, operations
 
-(JOBS,) = (each for each, _ in load_profiles(builtin_profiles()).definitions if each.ref == "job.container.run@v1")
+_SHIPPED = {each.ref: each for each, _ in load_profiles(builtin_profiles()).definitions}
+JOBS, PRIVATE = _SHIPPED["job.container.run@v1"], _SHIPPED["job.container.private@v1"]
 CAPABILITIES = can(workload_runtimes="containerd,process", os_kernel="linux")
 ROOT = Path(__file__).resolve().parents[2]
 
