@@ -51,4 +51,3 @@ class Killer:
 
     def _wait(self) -> None:
         threading.Event().wait(self._random.uniform(0.05, 2 * self._pause_s))
-
