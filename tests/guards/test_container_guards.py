@@ -112,8 +112,8 @@ GUARDS: dict[str, tuple[Guard, str]] = {
         f"{RUN}::test_RN_11_what_an_ended_task_leaves_is_cleared_away",
     ),
     "EF_09_sent_again": (Guard(SESSIONS, "if _outlives_its_agent(draft, task):", "if False:"), FORGOT),
-    "EF_09_not_when_cancelled": (
-        Guard(SESSIONS, "            if not task.cancel_requested:  # else", "            if True:  # else"),
+    "EF_09_cancelled_after_it": (
+        Guard(SESSIONS, "if task.cancel_requested and sent.state == ASSIGNED:", "if False:"),
         FORGOT,
     ),
 }

@@ -60,6 +60,7 @@ class Containerd:
     def __init__(self, place: Path) -> None:
         self.place = place
         self.socket = place / "c.sock"
+        self.image = ""  # the same as IMAGE, pinned
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -78,8 +79,11 @@ class Containerd:
         self._process.send_signal(number)
         self._process.wait(20)
 
-    def restart(self) -> None:
+    def kill(self) -> None:
         self.stop(signal.SIGKILL)
+
+    def restart(self) -> None:
+        self.kill()
         self.start()
 
     def ctr(self, *arguments: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
@@ -109,8 +113,11 @@ def containerd() -> Iterator[Containerd]:
     try:
         daemon.start()
         for name, command in ((IMAGE, None), (PAUSE, ["/bin/busybox", "sleep", "999999999"])):
-            archive(place / "image.tar", name, command)
+            digest = archive(place / "image.tar", name, command)
             daemon.ctr("images", "import", str(place / "image.tar"))
+            if name == IMAGE:
+                daemon.image = f"{IMAGE.rpartition(':')[0]}@{digest}"
+                daemon.ctr("images", "tag", IMAGE, daemon.image)
         yield daemon
     finally:
         _clear(daemon)

@@ -145,8 +145,15 @@ class House:
         parallel: int = 8,
         transport: str = "auto",
         ca_file: Path | None = None,
+        containers: str = 'runtime = "process"\nallow_process = true',
+        root: str = "",
     ) -> None:
-        """Writes agent.toml anew."""
+        """Writes agent.toml anew.
+
+        Args:
+            containers: its section of that name; what stands in braces is the node's own directory.
+            root: `/` for a node that is this machine: its sizes, sockets and control groups.
+        """
         directory = self.home / name
         (directory / "root" / "srv").mkdir(parents=True, exist_ok=True)
         text = demo_files.agent_toml(self.home, name, self.ports)
@@ -156,7 +163,9 @@ class House:
         if fault_points:
             points = msgspec.json.encode(list(fault_points)).decode()
             text += f"\n[testing]\nenabled = true\nfault_points = {points}\n"
-        text += '\n[containers]\nruntime = "process"\nallow_process = true\n'
+        if root:
+            text = text.replace(f'root = "{directory}/root"', f'root = "{root}"')
+        text += f"\n[containers]\n{containers.format(directory)}\n"
         (directory / "agent.toml").write_text(f"parallel_tasks = {parallel}\nstop_grace_seconds = 1\n{text}")
 
     def start(self, name: str) -> subprocess.Popen[bytes]:

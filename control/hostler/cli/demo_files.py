@@ -117,6 +117,10 @@ root = "{home}/{node}/root"
 
 [fetch]
 ca_file = "{home}/source/pki/control/ca.pem"
+
+[containers]                              # jobs run as plain processes here: nothing else is needed for them
+runtime = "process"
+allow_process = true
 """
 
 

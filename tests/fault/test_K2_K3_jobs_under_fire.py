@@ -1,0 +1,191 @@
+"""K2, K3, JB-05, TE-20: agents, the control plane and containerd are killed at random under 200 tasks of jobs.
+
+The proof is a ledger outside of everything that is killed: each start of a task's program writes a line, and so does
+each end. Nothing is lost and nothing doubled: one start and one end per task, one terminal result, every line of its
+log once. The seed is printed; HOSTLER_SEED=… plays the same kills again.
+"""
+
+import os
+import random
+import secrets
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from replay.invariants import broken
+
+from hostler.base.errors import HostlerError
+from hostler.control.store.db import open_reader
+from support.containerd import Containerd, containerd
+from support.house import PROJECT, TERMINAL_EVENTS, House, open_house
+from support.job_fleet import wrong
+from support.killing import Killer, Part
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("house-fire")]
+JOBS_PATH = f"/api/v1/projects/{PROJECT}/jobs"
+JOBS, TASKS = 4, 50
+SEED = int(os.environ.get("HOSTLER_SEED") or secrets.randbelow(1_000_000))
+SLOW = bool(os.environ.get("HOSTLER_SLOW"))
+LIMIT_S = 150.0
+CPU_MILLIS = (os.cpu_count() or 1) * 1000 // 12  # so many fit on a node at once, however large it is
+SCRIPT = """
+set -e
+say() { echo "$1 $HOSTLER_JOB $HOSTLER_TASK_INDEX $HOSTLER_ATTEMPT_UID" >> "$0"; }
+say begun; echo "first $HOSTLER_TASK_INDEX"; sleep "$1"; say ended; echo "last $HOSTLER_TASK_INDEX"
+"""
+
+
+class Fire:
+    """Jobs of a house, and the ledger of what they did."""
+
+    def __init__(self, house: House, directory: Path, **spec: Any) -> None:
+        self.house = house
+        self.ledger = directory / secrets.token_hex(4)
+        self.ledger.touch()
+        self.ledger.chmod(0o666)
+        self._spec = spec
+
+    def call(self, method: str, path: str, **more: Any) -> Any:
+        """As a careful caller: again, with the same body, until the control plane answers."""
+        end = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                return self.house.client.call(method, path, **more)
+            except HostlerError as err:
+                if err.code not in {"controller_unreachable", "store_unavailable"} or time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+
+    def submit(self, tasks: int, seconds: float, **more: Any) -> str:
+        body = {
+            "name": f"fire-{secrets.token_hex(4)}",
+            "command": ["/bin/sh", "-c", SCRIPT, str(self.ledger), str(seconds)],
+            "replicas": tasks,
+            "resources": {"cpu_millis": CPU_MILLIS, "memory_bytes": 0, "shm_bytes": 0},
+            "idempotency_key": secrets.token_hex(8),
+        }
+        made: str = self.call("POST", JOBS_PATH, body=body | self._spec | more)["job_id"]
+        return made
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.call("GET", f"{JOBS_PATH}/{job_id}")
+        return found
+
+    def ended(self, job_id: str, limit_s: float = LIMIT_S) -> dict[str, Any]:
+        self.house.until(lambda: self.job(job_id)["state"] in {"succeeded", "failed", "canceled"}, limit_s=limit_s)
+        return self.job(job_id)
+
+    def tasks(self, job_id: str) -> list[dict[str, Any]]:
+        return list(self.house.client.pages(f"{JOBS_PATH}/{job_id}/tasks"))
+
+    def begun(self, what: str = "begun") -> list[tuple[str, str]]:
+        """(attempt, job) of each line of the ledger."""
+        lines = [line.split() for line in self.ledger.read_text().splitlines()]
+        return [(line[3], line[1]) for line in lines if line[0] == what]
+
+    def running(self) -> int:
+        return len(self.begun()) - len(self.begun("ended"))
+
+    def lines(self, job_id: str) -> Counter[tuple[str, str]]:
+        path = f"/api/v1/projects/{PROJECT}/operations/{job_id}/logs"
+        found = self.house.client.pages(path)
+        return Counter((line["attempt_uid"], line["text"]) for line in found if line["stream"] == "stdout")
+
+    def check(self, job_id: str) -> None:
+        """Of a job that has ended: nothing lost, nothing doubled."""
+        job = self.job(job_id)
+        tasks = self.tasks(job_id)
+        told = [(t["task_index"], t["state"], t["error_code"], t["error_message"]) for t in tasks]
+        assert job["state"] == "succeeded", (job, [t for t in told if t[1] != "succeeded"], self.house.logs())
+        assert [t["attempt_number"] for t in tasks] == [1] * len(tasks), "a node's or a daemon's death is no new try"
+        own = Counter({task["attempt_uid"]: 1 for task in tasks})
+        assert Counter(uid for uid, name in self.begun() if name == job["name"]) == own
+        assert Counter(uid for uid, name in self.begun("ended") if name == job["name"]) == own
+        expected = {(t["attempt_uid"], f"{word} {t['task_index']}"): 1 for t in tasks for word in ("first", "last")}
+        assert self.lines(job_id) == Counter(expected)
+        assert sum(self.house.follow(job_id)[name] for name in TERMINAL_EVENTS) == 1
+        receipts = self.house.receipts(job_id)
+        assert Counter(receipt["attempt_uid"] for receipt in receipts) == own
+
+
+@contextmanager
+def house_of(names: str, **configured: Any) -> Iterator[House]:
+    with open_house() as house:
+        house.serve()
+        for name in names:
+            house.enrol(name)
+            house.configure(name, **configured)
+            house.start(name)
+        yield house
+
+
+def parts_of(house: House, names: str) -> dict[str, Part]:
+    agents: dict[str, Part] = {
+        name: (lambda name=name: house.kill(name), lambda name=name: house.launch(name))  # type: ignore[misc]
+        for name in names
+    }
+    return {"control": (lambda: house.kill("control"), house.serve), **agents}
+
+
+def books(house: House) -> None:
+    db = open_reader(house.home / "control" / "control.db")
+    try:
+        assert broken(db) == {}
+    finally:
+        db.close()
+    assert wrong(house.home / "control") == {}
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """Where tasks may write; /tmp is not theirs to see."""
+    made = Path("/var/tmp") / f"hostler-fire-{secrets.token_hex(4)}"
+    made.mkdir()
+    made.chmod(0o777)
+    yield made
+    shutil.rmtree(made)
+
+
+def burn(fire: Fire, parts: dict[str, Part], rounds: int, jobs: int, tasks: int, seconds: float) -> None:
+    print(f"HOSTLER_SEED={SEED}")
+    with Killer(parts, SEED, rounds, watch=fire.running) as killer:
+        job_ids = [fire.submit(tasks, seconds) for _ in range(jobs)]
+    print("killed, with so many tasks running:", killer.killed)
+    assert sum(running > 0 for _, running in killer.killed) > len(killer.killed) / 2, "there was no load"
+    for job_id in job_ids:
+        fire.ended(job_id)
+        fire.check(job_id)
+    books(fire.house)
+
+
+def test_K2_K3_agents_and_the_control_plane_killed_under_200_tasks_lose_and_double_nothing(directory: Path) -> None:
+    with house_of("ab") as house:
+        burn(Fire(house, directory), parts_of(house, "ab"), 12 if SLOW else 3, JOBS, TASKS, 1)
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Containerd]:
+    with containerd() as made:
+        yield made
+
+
+def test_K2_K3_containerd_killed_beside_them_loses_and_doubles_nothing(directory: Path, daemon: Containerd) -> None:
+    """Whole with HOSTLER_SLOW; else a job of twenty tasks."""
+    settings = f"""
+runtime = "containerd"
+containerd_socket = "{daemon.socket}"
+log_dir = "{daemon.place}/logs"
+allow_mounts = ["{directory}"]
+allow_writable_mounts = ["{directory}"]
+allow_host_network = true
+"""
+    mount = {"source": str(directory), "target": str(directory), "read_only": False}
+    with house_of("a", containers=settings) as house:
+        fire = Fire(house, directory, image=daemon.image, network="host", mounts=[mount])
+        parts = parts_of(house, "a") | {"containerd": (daemon.kill, daemon.start)}
+        burn(fire, parts, 8 if SLOW else 2, JOBS if SLOW else 1, TASKS if SLOW else 20, 1)
