@@ -15,6 +15,8 @@ ROLES = (PLATFORM, TENANT, ADMIN, MEMBER, VIEWER, AUDITOR)
 _WRITE = frozenset({PLATFORM, TENANT, ADMIN, MEMBER})
 _READ = frozenset({PLATFORM, TENANT, ADMIN, MEMBER, VIEWER})
 
+INSIDE_TASKS = EXEC, PROFILE = "job.task.exec", "job.task.profile"
+
 # permission → roles that hold it
 PERMISSIONS: dict[str, frozenset[str]] = {
     "self.read": frozenset(ROLES),
@@ -62,6 +64,16 @@ def permit_own(principal: Caller, requested_by: str) -> None:
     """A member ends what it began, nobody else's (AZ-04). Raises `scope_denied`."""
     if principal.role == MEMBER and principal.name != requested_by:
         raise error("scope_denied", "a project_member cancels its own operations only")
+
+
+def permit_by_hand(principal: Caller, operation_type: str) -> None:
+    """Whose task a program is run in is asked where jobs are: by its inputs alone a member would enter anybody's.
+
+    Raises:
+        HostlerError: `scope_denied`.
+    """
+    if principal.role == MEMBER and operation_type in INSIDE_TASKS:
+        raise error("scope_denied", "a project_member enters tasks by their job", hint="use POST …/jobs/{job_id}/exec")
 
 
 def is_unlimited(principal: Caller) -> bool:
