@@ -143,8 +143,10 @@ def _check(spec: JobSpec) -> None:
         raise error("backend_not_implemented", f"there is no backend {spec.backend!r}", pointer="/backend")
     if spec.cluster:
         raise error("unknown_target", f"there is no other cluster {spec.cluster!r} known here", pointer="/cluster")
-    if len(set(spec.ports)) != len(spec.ports):
+    if len({name.replace("-", "_") for name in spec.ports}) != len(spec.ports):  # as they stand in HOSTLER_PORT_…
         raise error("invalid_request", "each port has a name of its own", pointer="/ports")
+    if any("\0" in word for word in (*spec.command, *spec.setup, *spec.environment.values())):
+        raise error("invalid_request", "an argument or a variable holds a NUL, which no program can be given")
     if not spec.image and spec.runtime not in ("", "process"):
         raise error("invalid_request", f"runtime {spec.runtime} needs an image", pointer="/image")
     for index, each in enumerate(spec.constraints):

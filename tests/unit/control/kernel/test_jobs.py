@@ -136,6 +136,10 @@ def test_JB_06_a_cluster_and_a_backend_exclude_each_other(bench) -> None:
         ({"constraints": [{"key": "zone", "op": "eq"}]}, "invalid_request"),
         ({"image": "", "runtime": "docker"}, "invalid_request"),
         ({"allocation": "alc_none"}, "not_found"),
+        ({"ports": ["a-b", "a_b"]}, "invalid_request"),
+        ({"command": ["sh", "a\0b"]}, "invalid_request"),
+        ({"setup": ["a\0b"]}, "invalid_request"),
+        ({"environment": {"LIST": "a\0b"}}, "invalid_request"),
     ):
         assert bench.refusal(submit_job(spec(**said))).code == code, said
 
