@@ -118,6 +118,12 @@ async def test_J5_the_agents_own_state_is_never_mounted_wherever_it_is(escape: E
         assert await escape.code(**mount(str(path)), settings=OPEN) == "container_denied", path
 
 
+async def test_J5_what_other_tenants_containers_have_said_is_never_mounted(escape: Escape) -> None:
+    (escape.root / "var/log/hostler/containers/att_other").mkdir(parents=True)
+    for path in ("/var/log", "/var/log/hostler/containers", "/var/log/hostler/containers/att_other"):
+        assert await escape.code(**mount(path), settings=OPEN) == "container_denied", path
+
+
 @pytest.mark.parametrize(
     "target",
     [

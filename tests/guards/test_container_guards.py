@@ -74,6 +74,10 @@ GUARDS: dict[str, tuple[Guard, str]] = {
             )
         )
     },
+    "J5_logs_of_others": (
+        Guard(WORKLOADS, "settings.log_dir or LOG_DIR)", "settings.log_dir)"),
+        f"{ESCAPES}::test_J5_what_other_tenants_containers_have_said_is_never_mounted",
+    ),
     "J3_nul": (
         Guard(RULES, 'if any("\\0" in word for', "if any(False for"),
         f"{ESCAPES}::test_J3_no_argument_and_no_variable_holds_a_nul",
