@@ -142,7 +142,7 @@ async def test_JB_06_a_cluster_and_a_backend_at_once_are_unprocessable(tmp_path)
     async with jobs_api(tmp_path) as (_, ann):
         both = await said(ann, "POST", JOBS, 422, json=body(cluster="east", backend="node_agent"))
         assert (both["error_code"], both["pointer"]) == ("invalid_request", "/cluster")
-        assert (await said(ann, "POST", JOBS, 422, json=body(nmae="x")))["error_code"] == "unknown_field"
+        assert (await said(ann, "POST", JOBS, 422, json=body(title="x")))["error_code"] == "unknown_field"
         assert (await said(ann, "POST", JOBS, 404, json=body(parent="/ann/none")))["error_code"] == "not_found"
 
 
