@@ -37,7 +37,7 @@ class Killer:
         try:
             for _ in range(self._rounds):
                 self._round(self._random.sample(sorted(self._parts), len(self._parts)))
-        except BaseException as err:  # noqa: BLE001 - raised where the block ends
+        except BaseException as err:
             self._failure = err
 
     def _round(self, order: Sequence[str]) -> None:
