@@ -1,23 +1,38 @@
-"""The same jobs on real containerd, on the real Docker Engine and as processes: a real control plane, agents and CLI."""
+"""The same jobs on real containerd, on a real Docker Engine and as processes: with real control plane, agents, CLI."""
 
 import contextlib
 import os
 import pty
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from hostler.agent.containers import groups
 from support.certs import make_server_certs
-from support.sites import Site, pids, site
+from support.sites import ROOT, Site, pids, site
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180), pytest.mark.xdist_group("containers")]
 RUNTIMES = ("process", "containerd", "docker")
 OUTPUT = "i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); done; echo oops >&2; printf unended"
 WAIT = "echo ready; while [ ! -e /scratch/go ]; do sleep 0.1; done; printf done"
 GREEDY = "exec dd if=/dev/zero of=/dev/null bs=200M count=1"  # its buffer is more than it is given
+
+
+# the coordinator: says where it is, has a child count for it, and hears of a task of the other job
+COORDINATOR = """
+import hostler.sdk as sdk, time, os
+ctx = sdk.context()
+ctx.registry.register("leader", port=ctx.get_port("actor"))
+print("ready", open("/app/data.txt").read(), flush=True)
+child = ctx.client.submit({"name": "child", "command": %s}, "once")
+while ctx.client.job(child["job_id"], 20)["state"] not in ("succeeded", "failed"):
+    pass
+print("child", ctx.client.job(child["job_id"])["state"], flush=True)
+"""
 
 
 @pytest.fixture(scope="module", params=RUNTIMES)
@@ -68,7 +83,12 @@ def limits(pid: int) -> dict[str, int]:
 def test_TE_01_TE_02_TE_03_TE_09_RN_09_what_a_task_is_given(here: Site) -> None:
     script = "env; while [ ! -e /scratch/go ]; do sleep 0.1; done"
     limited = {"cpu": "300m", "memory": "64MiB", "pids": 100}
-    words = {"resources": limited, "ports": ["actor"], "replicas": 2, "environment": {"HOSTLER_TASK_ID": "x", "IRIS_TASK_ID": "x", "MINE": "1"}}
+    words = {
+        "resources": limited,
+        "ports": ["actor"],
+        "replicas": 2,
+        "environment": {"HOSTLER_TASK_ID": "x", "IRIS_TASK_ID": "x", "MINE": "1"},
+    }
     job_id = here.start("given", script, **words)
     here.house.until(lambda: len([line for line in here.texts(job_id) if line.startswith("MINE=")]) == 2)
     tasks = here.tasks(job_id)
@@ -100,7 +120,7 @@ def test_X1_a_program_inside_a_running_task_with_streams_or_a_terminal_of_its_ow
     here.said(job_id, "ready")
     done = here.cli("exec", job_id, "--", "/bin/sh", "-c", "echo out; echo err >&2; exit 5", code=5)
     assert (done.stdout, done.stderr) == ("out\n", "err\n")
-    assert here.cli("exec", "-i", job_id, "--", "/bin/cat", stdin=b"all of it").stdout == "all of it"
+    assert here.cli("exec", "-i", job_id, "--", "/bin/sh", "-c", "cat", stdin=b"all of it").stdout == "all of it"
     code, shown = in_terminal(here.line("exec", "-it", job_id, "--", "/bin/sh", "-c", "test -t 0; echo tty=$?; exit 6"))
     assert (code, "tty=0" in shown) == (6, True), shown
     profiled = here.cli("profile", job_id, "--seconds", "1")
@@ -125,7 +145,7 @@ def in_terminal(line: list[str]) -> tuple[int, str]:
 
 
 def test_EF_a_cancel_ends_the_whole_tree(here: Site) -> None:
-    script = "(trap '' TERM; setsid sleep 300) & sleep 300 & echo ready; wait"
+    script = "(trap '' TERM; setsid sleep 300) & trap 'exit 1' TERM; sleep 300 & echo ready; wait"
     job_id = here.start("doomed", script)
     here.said(job_id, "ready")
     uid = here.attempt(job_id)
@@ -133,4 +153,58 @@ def test_EF_a_cancel_ends_the_whole_tree(here: Site) -> None:
     here.cli("cancel", job_id)
     here.ended(job_id, "canceled")
     assert pids(uid) == []
+    here.nothing_left()
+
+
+def test_TE_20_K3_what_runs_outlives_agent_daemon_and_control_plane(here: Site) -> None:
+    """And is told whole: no line is lost, none twice but for what an agent without its journal tells again."""
+    house = here.house
+    job_id = here.start("lasting", WAIT)
+    here.said(job_id, "ready")
+    uid = here.attempt(job_id)
+    (first, *_) = pids(uid)
+
+    def stop() -> None:
+        house.stop("a")
+        house.start("a")
+
+    def kill() -> None:
+        house.kill("a")
+        house.start("a")
+
+    def end_daemon() -> None:
+        here.restart()
+
+    def end_control() -> None:
+        house.kill("control")
+        house.serve()
+
+    def forget() -> None:
+        house.kill("a")
+        for path in here.state().glob("journal.db*"):
+            path.unlink()
+        house.start("a")
+
+    for happening in (stop, kill, end_daemon, end_control, forget):
+        happening()
+        house.until(lambda: house.node("a")["connection"] == "connected")
+        assert pids(uid)[0] == first, happening
+        assert here.tasks(job_id)[0]["state"] == "running", happening
+    assert here.cli("exec", job_id, "--", "/bin/sh", "-c", "echo there").stdout == "there\n"
+    (here.scratch(job_id) / "go").touch()
+    (task,) = here.ended(job_id)
+    assert (task["attempt_number"], task["exit_code"], task["failures"]) == (1, 0, 0)
+    assert here.texts(job_id) == ["ready", "ready", "done"]
+    here.nothing_left()
+
+
+def test_TE_04_TE_08_TE_10_JB_08_tasks_find_each_other_and_have_children(here: Site, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "agent/hostler/sdk", tmp_path / "hostler/sdk")
+    (tmp_path / "data.txt").write_text("of the workspace")
+    child = here.document("child", "echo $HOSTLER_PARENT_JOB $HOSTLER_NAMESPACE")
+    (tmp_path / "leader.py").write_text(COORDINATOR % child["command"])
+    leader = here.python("leader", "/app/leader.py", ports=["actor"])
+    (job_id,) = here.submit(leader, options=("--workspace", str(tmp_path)))
+    here.ended(job_id)
+    assert here.texts(job_id) == ["ready of the workspace", "child succeeded"]
     here.nothing_left()

@@ -19,7 +19,7 @@ from support import containerd, dockerd
 from support.busybox import busybox_layer
 from support.certs import ServerCerts
 from support.house import PROJECT, House, open_house
-from support.registry import Registry, TokenServer, entry, layer, registry
+from support.registry import Registry, TokenServer, entry, registry
 
 IMAGE, PRIVATE = "team/a", "team/private"
 JOBS = f"/api/v1/projects/{PROJECT}/jobs"
@@ -51,7 +51,9 @@ class Site:
     def node(self, name: str, first_port: int = 20_000) -> None:
         """An agent that is this machine; its log directory is not there yet."""
         self.house.enrol(name)
-        allowed = f'allow_mounts = ["/usr"]\nallow_host_network = true\nport_range = [{first_port}, {first_port + 99}]\n'
+        allowed = (
+            f'allow_mounts = ["/usr"]\nallow_host_network = true\nport_range = [{first_port}, {first_port + 99}]\n'
+        )
         more = f'log_dir = "{{}}/logs/of/containers"\nnode_address = "127.0.0.1"\n{allowed}{self.settings}'
         self.house.configure(name, root="/", containers=more, ca_file=self.held.certs.ca)
         self.house.start(name)
@@ -134,7 +136,8 @@ class Site:
         kept = [place / part for place in places for part in ("scratch", "processes", "tasks", "run")]
         kept += [self.house.home / name / "logs/of/containers" for name in nodes or ("a",)]
         found = [str(path) for place in kept if place.is_dir() for path in place.iterdir()]
-        return self.listed() + found + [str(pid) for pid in pids("att_")]
+        running = [str(pid) for name in nodes or ("a",) for pid in pids(self.house.node(name)["node_id"], "WORKER_ID")]
+        return self.listed() + found + running
 
     def nothing_left(self, *nodes: str) -> None:
         end = time.monotonic() + 20
@@ -143,15 +146,16 @@ class Site:
             time.sleep(0.1)
 
 
-def pids(attempt_uid: str) -> list[int]:
-    """Every process with this attempt in its environment, the oldest first."""
-    wanted = f"HOSTLER_ATTEMPT_UID={attempt_uid}".encode()
+def pids(value: str, name: str = "ATTEMPT_UID") -> list[int]:
+    """Every process with this in its environment, the oldest first."""
+    wanted = f"HOSTLER_{name}={value}".encode()
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
-            if any(word.startswith(wanted) for word in path.read_bytes().split(b"\0")):
-                found.append((path.parent.joinpath("stat").read_text().rpartition(")")[2].split()[19], path.parent.name))
-    return [int(pid) for _, pid in sorted(found, key=lambda each: (int(each[0]), int(each[1])))]
+            if wanted in path.read_bytes().split(b"\0"):
+                begun = path.with_name("stat").read_text().rpartition(")")[2].split()[19]
+                found.append((int(begun), int(path.parent.name)))
+    return [pid for _, pid in sorted(found)]
 
 
 @contextmanager
