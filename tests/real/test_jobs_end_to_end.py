@@ -22,16 +22,24 @@ WAIT = "echo ready; while [ ! -e /scratch/go ]; do sleep 0.1; done; printf done"
 GREEDY = "exec dd if=/dev/zero of=/dev/null bs=200M count=1"  # its buffer is more than it is given
 
 
-# the coordinator: says where it is, has a child count for it, and hears of a task of the other job
-COORDINATOR = """
-import hostler.sdk as sdk, time, os
+LEADER = """
+import json, time
+from hostler import sdk
 ctx = sdk.context()
 ctx.registry.register("leader", port=ctx.get_port("actor"))
-print("ready", open("/app/data.txt").read(), flush=True)
-child = ctx.client.submit({"name": "child", "command": %s}, "once")
-while ctx.client.job(child["job_id"], 20)["state"] not in ("succeeded", "failed"):
-    pass
-print("child", ctx.client.job(child["job_id"])["state"], flush=True)
+print("ready", open("/app/data.txt").read())
+child = sdk.submit("child", sdk.Entrypoint.argv(*%s), **%s)
+print("child", child.wait(30)["status"])
+while not ctx.resolver.resolve("follower").first():
+    time.sleep(0.1)
+"""
+FOLLOWER = """
+import time
+from hostler import sdk
+ctx = sdk.context()
+while not (found := ctx.resolver_for_job("/house/leader").resolve("leader").first()):
+    time.sleep(0.1)
+print("found", found.address, ctx.info.num_tasks)
 """
 
 
@@ -202,9 +210,43 @@ def test_TE_04_TE_08_TE_10_JB_08_tasks_find_each_other_and_have_children(here: S
     shutil.copytree(ROOT / "agent/hostler/sdk", tmp_path / "hostler/sdk")
     (tmp_path / "data.txt").write_text("of the workspace")
     child = here.document("child", "echo $HOSTLER_PARENT_JOB $HOSTLER_NAMESPACE")
-    (tmp_path / "leader.py").write_text(COORDINATOR % child["command"])
-    leader = here.python("leader", "/app/leader.py", ports=["actor"])
-    (job_id,) = here.submit(leader, options=("--workspace", str(tmp_path)))
+    more = {name: child[name] for name in ("image",) if name in child}
+    (tmp_path / "leader.py").write_text(LEADER % (child["command"], more))
+    (tmp_path / "follower.py").write_text(FOLLOWER)
+    documents = [here.python("leader", "/app/leader.py", ports=["actor"]), here.python("follower", "/app/follower.py")]
+    leader, follower = here.submit(*documents, options=("--workspace", str(tmp_path)))
+    here.ended(follower)
+    here.said(leader, "child succeeded")
+    (found,) = here.texts(follower)
+    port = next(int(line.split(":")[-1]) for line in [found.split()[1]])
+    assert (found.split()[0], 20_000 <= port < 20_100) == ("found", True)
+    assert here.texts(leader) == ["ready of the workspace", "child succeeded"]
+    (below,) = (job for job in here.jobs() if job["name"] == "/house/leader/child")
+    assert below["parent"] == "/house/leader"
+    assert here.texts(below["job_id"]) == ["/house/leader /house/leader"]
+    here.cli("cancel", leader)
+    here.ended(leader, "canceled")
+    here.nothing_left()
+
+
+def test_JB_07_a_gang_of_two_on_two_agents(here: Site) -> None:
+    here.node("b", 20_100)
+    words = {"replicas": 2, "gang": {}, "placement": "spread"}
+    job_id = here.start("gang", "echo $HOSTLER_TASK_INDEX of $HOSTLER_NUM_TASKS", **words)
+    tasks = here.ended(job_id)
+    assert {task["node"] for task in tasks} == {"a", "b"}
+    assert sorted(here.texts(job_id)) == ["0 of 2", "1 of 2"]
+    here.nothing_left("a", "b")
+    here.house.stop("b")
+
+
+def test_RN_06_RN_12_a_private_image_comes_by_a_minted_credential_alone(here: Site) -> None:
+    if not here.image:
+        pytest.skip("a plain process has no image")
+    job_id = here.start("private", "cat /etc/stamp", image=here.private, pull_credential=True)
     here.ended(job_id)
-    assert here.texts(job_id) == ["ready of the workspace", "child succeeded"]
+    assert here.texts(job_id) == ["private"]
+    without = here.start("without", "cat /etc/stamp", image=here.private)
+    (task,) = here.ended(without, "failed")
+    assert task["error_code"] == "source_denied"
     here.nothing_left()

@@ -100,6 +100,9 @@ class Site:
         found: dict[str, Any] = self.house.client.call("GET", f"{JOBS}/{job_id}")
         return found
 
+    def jobs(self) -> list[dict[str, Any]]:
+        return list(self.house.client.pages(JOBS))
+
     def tasks(self, job_id: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = self.house.client.call("GET", f"{JOBS}/{job_id}/tasks")["items"]
         return items
