@@ -146,11 +146,13 @@ class House:
         transport: str = "auto",
         ca_file: Path | None = None,
         containers: str = 'runtime = "process"\nallow_process = true',
+        root: str = "",
     ) -> None:
         """Writes agent.toml anew.
 
         Args:
             containers: its `[containers]`.
+            root: of the node, where it is not a directory of this house: what is real is looked for below it.
         """
         directory = self.home / name
         (directory / "root" / "srv").mkdir(parents=True, exist_ok=True)
@@ -158,6 +160,8 @@ class House:
         text = text.replace("[control]\n", f'[control]\ntransport = "{transport}"\n')
         own = f'ca_file = "{self.home}/source/pki/control/ca.pem"'
         text = text.replace(own, f'ca_file = "{ca_file or ""}"')
+        if root:
+            text = text.replace(f'root = "{directory}/root"', f'root = "{root}"')
         if fault_points:
             points = msgspec.json.encode(list(fault_points)).decode()
             text += f"\n[testing]\nenabled = true\nfault_points = {points}\n"
