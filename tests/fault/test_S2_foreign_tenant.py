@@ -36,13 +36,15 @@ NAMED = frozenset(
         "allocation_id",
         "webhook_id",
         "sha256",
+        "task_id",
+        "endpoint_id",
         "node_id",
         "name",
         "index",
         "node",
     }
 )
-OTHER = {"ref": "demo.write@v1", "operation_type": "demo.write"}
+OTHER = {"rest": "x", "ref": "demo.write@v1", "operation_type": "demo.write"}
 HOOK = "https://hooks.example.com/acme"
 SECRET = "what acme alone may read"
 CODE = b"what acme's jobs run"
