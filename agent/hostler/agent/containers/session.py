@@ -67,6 +67,7 @@ class Session:
         self._room = asyncio.Event()
         self._input: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._granted = 0
+        self._is_input_over = False
         self._size: RelayResize | None = None
         self._resized = asyncio.Event()
         self._sha256 = hashlib.sha256()
@@ -146,7 +147,8 @@ class Session:
         elif isinstance(frame, RelayResize):
             self._size = frame
             self._resized.set()
-        elif isinstance(frame, RelayEnd):
+        elif isinstance(frame, RelayEnd) and not self._is_input_over:
+            self._is_input_over = True  # a flood of ends would fill a queue that nobody reads any more
             self._input.put_nowait(None)
 
     async def _grant(self, count: int) -> None:

@@ -186,8 +186,13 @@ def _correlation(request: Request, parts: Parts) -> str:
 
 
 def _methods_of(routes: list[HttpRoute], path: str) -> str:
-    """For `Allow`: what the path takes, over all routes that stand on it."""
-    return ", ".join(sorted(set().union(*(r.methods or () for r in routes if r.path_regex.match(path)))))
+    """For `Allow`: what the path takes, over all routes that stand on it.
+
+    Where a name may hold slashes, the longest template means the path: `…/cancel` is not a job of that name.
+    """
+    standing = [route for route in routes if route.path_regex.match(path)]
+    template = max((route.path for route in standing), key=len, default="")
+    return ", ".join(sorted(set().union(*(route.methods or () for route in standing if route.path == template))))
 
 
 def _http_problem(err: Exception, correlation_id: str, allowed: str) -> Response:

@@ -49,6 +49,7 @@ class Relay:
         self._taken = 0  # of `_up_bytes`, by the client
         self._down: deque[RelayFrame] = deque()
         self._size: RelayResize | None = None
+        self._is_input_over = self._is_output_over = False
         self._credit = 0  # what the agent has granted to the client
         self._news = {AGENT: asyncio.Event(), CLIENT: asyncio.Event()}
         self.why: HostlerError | None = None
@@ -82,14 +83,18 @@ class Relay:
         """Raises `relay_closed` for an agent that sends more than it was granted."""
         if isinstance(frame, RelayWindow):
             self._credit += frame.bytes
-            self._tell_client(frame)
-        elif isinstance(frame, RelayData):
+            if self._up and isinstance(last := self._up[-1], RelayWindow):  # a flood of them is still one
+                self._up[-1] = RelayWindow(last.bytes + frame.bytes)
+            else:
+                self._tell_client(frame)
+        elif isinstance(frame, RelayData) and frame.data:  # what is empty costs no grant
             self._up_bytes += len(frame.data)
             if self._up_bytes > WINDOW:
                 raise error("relay_closed", "the node sent more than it was granted")
             self._metrics.relay_bytes.labels("up").inc(len(frame.data))
             self._tell_client(frame)
-        elif isinstance(frame, RelayEnd):
+        elif isinstance(frame, RelayEnd) and not self._is_output_over:
+            self._is_output_over = True
             self._tell_client(frame)
 
     async def to_agent(self) -> AsyncIterator[RelayFrame]:
@@ -126,7 +131,10 @@ class Relay:
         self._news[AGENT].set()
 
     def end_input(self) -> None:
-        self._say_down(RelayEnd())
+        """Once: what is said again is kept nowhere."""
+        if not self._is_input_over:
+            self._is_input_over = True
+            self._say_down(RelayEnd())
 
     async def to_client(self) -> AsyncIterator[RelayFrame]:
         """Data, windows and the end."""

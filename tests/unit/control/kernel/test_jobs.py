@@ -132,10 +132,14 @@ def test_JB_06_a_cluster_and_a_backend_exclude_each_other(bench) -> None:
     for said, code in (
         ({"cluster": "east", "backend": "node_agent"}, "invalid_request"),
         ({"cluster": "east"}, "unknown_target"),
-        ({"backend": "slurm_adapter"}, "backend_not_implemented"),
+        ({"backend": "slurm_adapter"}, "unknown_target"),
         ({"constraints": [{"key": "zone", "op": "eq"}]}, "invalid_request"),
         ({"image": "", "runtime": "docker"}, "invalid_request"),
         ({"allocation": "alc_none"}, "not_found"),
+        ({"ports": ["a-b", "a_b"]}, "invalid_request"),
+        ({"command": ["sh", "a\0b"]}, "invalid_request"),
+        ({"setup": ["a\0b"]}, "invalid_request"),
+        ({"environment": {"LIST": "a\0b"}}, "invalid_request"),
     ):
         assert bench.refusal(submit_job(spec(**said))).code == code, said
 
@@ -433,6 +437,19 @@ def test_S2_a_job_of_another_project_is_not_there(bench) -> None:
     rival = msgspec.structs.replace(USER, org_id="rival", project_id="train")
     for actor, project in ((USER, "lab"), (rival, "train")):
         assert bench.refusal(CancelJob(actor=actor, project_id=project, job_id=job_id)).code == "not_found"
+
+
+def test_TE_16_a_member_puts_no_child_into_anothers_namespace(bench) -> None:
+    """A child has the keys of its parent's namespace, its budget and its owner's share."""
+    bench.worker()
+    parent = bench.submit(spec("parent", max_task_seconds=100))
+    bob = msgspec.structs.replace(USER, name="bob", role="project_member")
+    for named in (parent, "/ann/parent"):
+        assert bench.refusal(submit_job(spec("spy"), actor=bob, parent=named)).code == "scope_denied"
+    ann = msgspec.structs.replace(bob, name="ann")
+    assert bench.job(bench.submit(spec("own"), actor=ann, parent=parent)).name == "/ann/parent/own"
+    boss = msgspec.structs.replace(bob, role="project_admin")
+    assert bench.job(bench.submit(spec("help"), actor=boss, parent=parent)).owner == "ann"
 
 
 def test_TE_08_a_running_task_submits_children_in_its_own_name_and_nobody_elses(bench) -> None:

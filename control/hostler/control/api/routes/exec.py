@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from hostler.base.errors import HostlerError, error
-from hostler.control.api.authz import MEMBER
+from hostler.control.api.authz import EXEC, MEMBER, PROFILE
 from hostler.control.api.call import Call
 from hostler.control.kernel.commands import OperationCreated, SubmitOperation, TargetSelector
 from hostler.control.store.records import OperationView, TaskView
 
-EXEC, PROFILE, VERSION = "job.task.exec", "job.task.profile", "v1"
+VERSION = "v1"
 Extent = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 TaskIndex = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
