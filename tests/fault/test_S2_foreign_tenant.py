@@ -39,13 +39,15 @@ NAMED = frozenset(
         "task_id",
         "endpoint_id",
         "sha256",
+        "task_id",
+        "endpoint_id",
         "node_id",
         "name",
         "index",
         "node",
     }
 )
-OTHER = {"ref": "demo.write@v1", "operation_type": "demo.write"}
+OTHER = {"rest": "x", "ref": "demo.write@v1", "operation_type": "demo.write"}
 HOOK = "https://hooks.example.com/acme"
 SECRET = "what acme alone may read"
 ENDPOINT = "acme-web"

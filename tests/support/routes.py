@@ -21,6 +21,8 @@ NAMES = {
     "task_id": "tsk_x",
     "endpoint_id": "end_x",
     "rest": "",
+    "endpoint_id": "web-id",
+    "rest": "metrics",
 }
 
 
