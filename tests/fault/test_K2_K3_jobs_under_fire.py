@@ -6,7 +6,6 @@ log once. The seed is printed; HOSTLER_SEED=… plays the same kills again.
 """
 
 import os
-import random
 import secrets
 import shutil
 import time

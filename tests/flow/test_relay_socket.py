@@ -174,7 +174,7 @@ async def test_AZ_04_a_member_enters_no_task_by_an_operation_of_its_own_making(
         inputs = {"task_id": task["task_id"], "attempt_uid": task["attempt_uid"], "relay_id": "r", "command": ["sh"]}
         asked = submission(place.node, operation_type=operation_type, inputs=inputs)
         answer = await place.clients["max"].post(f"/api/v1/projects/{PROJECT}/operations", json=asked)
-        assert (answer.status_code, answer.json()["error_code"]) == (403, "scope_denied")
+        assert (answer.status_code, answer.json()["error_code"]) == (422, "invalid_request")
 
 
 async def test_OD_08_another_node_cannot_answer(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ class House:
         parallel: int = 8,
         transport: str = "auto",
         ca_file: Path | None = None,
-        containers: str = 'runtime = "process"\nallow_process = true',
+        containers: str = demo_files.PROCESSES,
         root: str = "",
     ) -> None:
         """Writes agent.toml anew.
@@ -156,7 +156,7 @@ class House:
         """
         directory = self.home / name
         (directory / "root" / "srv").mkdir(parents=True, exist_ok=True)
-        text = demo_files.agent_toml(self.home, name, self.ports)
+        text = demo_files.agent_toml(self.home, name, self.ports, containers.format(directory))
         text = text.replace("[control]\n", f'[control]\ntransport = "{transport}"\n')
         own = f'ca_file = "{self.home}/source/pki/control/ca.pem"'
         text = text.replace(own, f'ca_file = "{ca_file or ""}"')
@@ -165,7 +165,6 @@ class House:
             text += f"\n[testing]\nenabled = true\nfault_points = {points}\n"
         if root:
             text = text.replace(f'root = "{directory}/root"', f'root = "{root}"')
-        text += f"\n[containers]\n{containers.format(directory)}\n"
         (directory / "agent.toml").write_text(f"parallel_tasks = {parallel}\nstop_grace_seconds = 1\n{text}")
 
     def start(self, name: str) -> subprocess.Popen[bytes]:

@@ -37,7 +37,7 @@ class Killer:
         try:
             for _ in range(self._rounds):
                 self._round(self._random.sample(sorted(self._parts), len(self._parts)))
-        except BaseException as err:  # noqa: BLE001 - raised where the block ends
+        except BaseException as err:
             self._failure = err
 
     def _round(self, order: Sequence[str]) -> None:
@@ -51,4 +51,3 @@ class Killer:
 
     def _wait(self) -> None:
         threading.Event().wait(self._random.uniform(0.05, 2 * self._pause_s))
-

@@ -66,16 +66,6 @@ def permit_own(principal: Caller, requested_by: str) -> None:
         raise error("scope_denied", "a project_member cancels its own operations only")
 
 
-def permit_by_hand(principal: Caller, operation_type: str) -> None:
-    """Whose task a program is run in is asked where jobs are: by its inputs alone a member would enter anybody's.
-
-    Raises:
-        HostlerError: `scope_denied`.
-    """
-    if principal.role == MEMBER and operation_type in INSIDE_TASKS:
-        raise error("scope_denied", "a project_member enters tasks by their job", hint="use POST …/jobs/{job_id}/exec")
-
-
 def is_unlimited(principal: Caller) -> bool:
     """Whether every project is in its scope."""
     return principal.role == PLATFORM

@@ -9,6 +9,7 @@ from hostler.base.errors import HostlerError, error
 from hostler.base.strict import decode_json
 from hostler.control.api.authz import is_unlimited, permit_project
 from hostler.control.api.bundles import Bundles
+from hostler.control.api.lines import Lines
 from hostler.control.api.principal import Authenticator, Caller, Projects
 from hostler.control.bundles.files import BundleFiles
 from hostler.control.engine import Engine
@@ -42,6 +43,7 @@ class Parts:
     webhooks: Sender
     code_bundles: BundleFiles
     relays: Relays
+    lines: Lines
     telemetry: Telemetry | None = None
     samples: SampleBoard | None = None
     sample_file: SampleFile | None = None  # None where nothing is kept

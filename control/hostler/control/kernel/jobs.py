@@ -6,7 +6,7 @@ import msgspec
 
 from hostler.base.digest import canonical_json
 from hostler.base.errors import error
-from hostler.catalog.job import PRIORITIES, JobSpec, container_inputs, path_of, root_of
+from hostler.catalog.job import PRIORITIES, JobSpec, container_inputs, path_of, pull_inputs, root_of
 from hostler.control.kernel import code_bundles, events, job_book, job_flow
 from hostler.control.kernel import submit as submits
 from hostler.control.kernel.actor import Actor
@@ -140,7 +140,7 @@ def _check(spec: JobSpec) -> None:
     if spec.cluster and spec.backend:
         raise error("invalid_request", "a job names a cluster or a backend, not both", pointer="/cluster")
     if spec.backend not in ("", "node_agent"):
-        raise error("backend_not_implemented", f"there is no backend {spec.backend!r}", pointer="/backend")
+        raise error("unknown_target", f"there is no backend {spec.backend!r} here", pointer="/backend")
     if spec.cluster:
         raise error("unknown_target", f"there is no other cluster {spec.cluster!r} known here", pointer="/cluster")
     if len({name.replace("-", "_") for name in spec.ports}) != len(spec.ports):  # as they stand in HOSTLER_PORT_…
@@ -227,6 +227,8 @@ def _submitted(draft: Draft, command: SubmitJob, name: str, parent: JobRow | Non
     ref = settings.private_ref if spec.pull_credential else settings.ref
     operation_type, _, version = ref.rpartition("@")
     inputs: dict[str, Any] = container_inputs(spec, name, parent.name if parent else "", root_of(name))
+    if spec.pull_credential:
+        inputs |= pull_inputs(spec.image)
     return SubmitOperation(
         actor=command.actor,
         org_id=command.org_id,

@@ -46,6 +46,7 @@ class Relay:
         self._attached: set[str] = set()
         self._up: deque[RelayFrame] = deque()
         self._up_bytes = 0
+        self._taken = 0  # of `_up_bytes`, by the client
         self._down: deque[RelayFrame] = deque()
         self._size: RelayResize | None = None
         self._is_input_over = self._is_output_over = False
@@ -136,23 +137,36 @@ class Relay:
             self._say_down(RelayEnd())
 
     async def to_client(self) -> AsyncIterator[RelayFrame]:
-        """Data, windows and the end; the agent is granted more only when the taker comes for more."""
-        news = self._news[CLIENT]
+        """Data, windows and the end."""
         while True:
-            while self._up:
-                frame = self._up.popleft()
-                if isinstance(frame, RelayEnd):
-                    yield frame
-                    return
-                yield frame
-                if isinstance(frame, RelayData):
-                    self._up_bytes -= len(frame.data)
-                    self._say_down(RelayWindow(len(frame.data)))
-            if self.why is not None:
-                yield RelayEnd(error_code=self.why.code, message=self.why.message)
+            frame = await self.take()
+            yield frame
+            if isinstance(frame, RelayEnd):
                 return
-            news.clear()
-            await news.wait()
+
+    async def take(self) -> RelayFrame:
+        """The next for the client, an end at the end; the agent is granted more only when the taker comes for more."""
+        self._grant_taken()
+        while not self._up:
+            if self.why is not None:
+                return RelayEnd(error_code=self.why.code, message=self.why.message)
+            self._news[CLIENT].clear()
+            await self._news[CLIENT].wait()
+        frame = self._up.popleft()
+        if isinstance(frame, RelayData):
+            self._taken = len(frame.data)
+        return frame
+
+    @property
+    def waiting(self) -> bool:
+        """Whether `take` would answer at once."""
+        return bool(self._up) or self.why is not None
+
+    def _grant_taken(self) -> None:
+        if self._taken:
+            self._up_bytes -= self._taken
+            self._say_down(RelayWindow(self._taken))
+            self._taken = 0
 
     def _tell_client(self, frame: RelayFrame) -> None:
         self._up.append(frame)

@@ -132,7 +132,7 @@ def test_JB_06_a_cluster_and_a_backend_exclude_each_other(bench) -> None:
     for said, code in (
         ({"cluster": "east", "backend": "node_agent"}, "invalid_request"),
         ({"cluster": "east"}, "unknown_target"),
-        ({"backend": "slurm_adapter"}, "backend_not_implemented"),
+        ({"backend": "slurm_adapter"}, "unknown_target"),
         ({"constraints": [{"key": "zone", "op": "eq"}]}, "invalid_request"),
         ({"image": "", "runtime": "docker"}, "invalid_request"),
         ({"allocation": "alc_none"}, "not_found"),

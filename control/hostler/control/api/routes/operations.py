@@ -9,7 +9,7 @@ from typing import Any
 from hostler.base.errors import HostlerError, error
 from hostler.catalog.policy import PolicyOverlay
 from hostler.control.api import pages, sse
-from hostler.control.api.authz import permit_by_hand, permit_own
+from hostler.control.api.authz import INSIDE_TASKS, permit_own
 from hostler.control.api.bodies import OperationRef, Submit, Submitted
 from hostler.control.api.call import Call
 from hostler.control.api.live import LiveSteps
@@ -38,7 +38,9 @@ async def submit(call: Call) -> tuple[int, Submitted]:
     """202 with `operation_id`; 200 when the idempotency key had been used with the same body."""
     project_id = await call.project()
     body = await call.body(Submit)
-    permit_by_hand(call.principal, body.operation_type)
+    if body.operation_type in INSIDE_TASKS:  # only by the routes of jobs: they look whose job it is
+        hint = "ask for it by the job: POST …/jobs/{job_id}/exec or …/profile"
+        raise error("invalid_request", f"{body.operation_type} is never asked for by itself", hint=hint)
     correlation_id = body.correlation_id or call.correlation_id
     org_id = call.principal.org_id or await call.parts.projects.org_of(project_id)
     command = SubmitOperation(
