@@ -33,12 +33,8 @@ class Place:
 
     def begin(self, name: str = "web") -> None:
         """Starts a job, and waits until its endpoints are there."""
-        spec = {
-            "name": name,
-            "runtime": "process",
-            "command": ["/usr/bin/python3", "-c", TASK],
-            "ports": ["web", "deaf"],
-        }
+        spec = {"name": name, "runtime": "process", "ports": ["web", "deaf"]}
+        spec |= {"command": ["/usr/bin/python3", "-c", TASK], "resources": {"cpu_millis": 100, "memory_bytes": 1 << 28}}
         self.job = self.house.client.call("POST", f"{BASE}/jobs", body=spec)["job_id"]
         self.house.until(lambda: len(self.endpoints()) == 2)
         self.paths = {each["name"]: self.path(each) for each in self.endpoints()}
@@ -100,6 +96,15 @@ def code_of(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, str(answer.json().get("error_code", ""))
 
 
+def breaks_off(answer: httpx.Response, end: float) -> bool:
+    try:
+        for _ in answer.iter_raw():
+            assert time.monotonic() < end
+    except httpx.HTTPError:
+        return True
+    return False
+
+
 def rss(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
@@ -157,11 +162,10 @@ def test_TE_22_many_requests_share_a_connection_and_each_connection_has_a_receip
     peers = {place.echo()["peer"] for _ in range(5)}
     assert len(peers) == 1
     newest = place.forwards()[0]["operation_id"]
-    place.house.until(lambda: place.house.operation(newest)["status"] not in ("running", "queued"), limit_s=40)
     ended = place.house.finished(newest)
     outputs = ended["tasks"][0]["steps"][0]["outputs"]
     assert outputs["bytes_out"] > 500
-    assert ended["status"] in ("succeeded", "failed")
+    assert ended["status"] == "succeeded", "it was closed for want of requests, as it should be"
     (receipt,) = place.house.receipts(newest)
     assert receipt["operation_id"] == newest
     listed = place.house.client.call("GET", "/api/v1/admin/audit-logs", page_size="200")["items"]
@@ -247,9 +251,7 @@ def test_TE_22_a_revoked_principal_loses_its_answers(place: Place) -> None:
     begun = time.monotonic()
     with place.http(token) as http, http.stream("GET", place.paths["web"] + "/flood") as answer:
         place.house.client.call("DELETE", "/api/v1/admin/principals/eva")
-        with pytest.raises(httpx.HTTPError):
-            for _ in answer.iter_raw():
-                assert time.monotonic() - begun < 8
+        assert breaks_off(answer, begun + 8)
     assert code_of(place.ask(token=token))[0] == 401
 
 
@@ -287,9 +289,7 @@ def test_TE_22_a_silent_node_ends_the_answer(place: Place) -> None:
             os.kill(pid, signal.SIGSTOP)
         begun = time.monotonic()
         try:
-            with pytest.raises(httpx.HTTPError):
-                for _ in answer.iter_raw():
-                    assert time.monotonic() - begun < 15
+            assert breaks_off(answer, begun + 15)
         finally:
             for pid in (agent, *outside):
                 os.kill(pid, signal.SIGCONT)

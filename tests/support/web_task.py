@@ -60,7 +60,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
 
-    def any(self):
+    def serve(self):
         path = self.path.partition("?")[0]
         if path.startswith("/up"):
             digest = hashlib.sha256()
@@ -108,10 +108,13 @@ class Handler(BaseHTTPRequestHandler):
             self.say(b"" if self.command == "HEAD" else json.dumps(said).encode())
 
     flooded = 0
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = any
 
     def log_message(self, *_):
         pass
+
+
+for verb in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"):
+    setattr(Handler, f"do_{verb}", Handler.serve)
 
 
 if __name__ == "__main__":

@@ -86,15 +86,15 @@ class Exchange:
                 raise error("invalid_request", f"the body is not what its headers say: {err}") from err
 
     async def body(self, send: Any) -> None:
-        """The answer's, as the client takes it; whole when this returns. Raises `endpoint_unreachable`."""
+        """The answer's, as the client takes it; all of it when this returns. Raises `endpoint_unreachable`."""
         while not isinstance(event := await self._event(), h11.EndOfMessage):
             if isinstance(event, h11.Data):
                 await send({"type": "http.response.body", "body": bytes(event.data), "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def rest(self, send: Any) -> None:
         """Everything behind the answer's head."""
         await first_of(self.body(send), self.pump(), self._watch(self._call.parts.lines.quiet_s))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     @property
     def can_go_on(self) -> bool:

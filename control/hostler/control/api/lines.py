@@ -16,6 +16,7 @@ from hostler.wire.relay import STDIN, RelayData, RelayEnd, RelayWindow
 
 OPEN_S = 10.0  # from the signed task to an open connection
 IDLE_S = 15.0  # for which one waits for its next request
+LAST_S = 3.0  # for a task to close what is closed towards it
 MOST_OF_ONE = 8  # of a principal's, so that its terminals find room as well
 MAX_HEAD = 65_536
 
@@ -100,7 +101,7 @@ class Lines:
         """One that waits for its next request."""
         while waiting := self._idle.get(wanted):
             line = waiting.pop()
-            if not line.relay.waiting:
+            if line.relay.is_quiet:
                 return line
             self.close(line)
         return None
@@ -112,7 +113,7 @@ class Lines:
             spare = next((line for line in own if line in self._idle.get(line.wanted, ())), None)
             if spare is None:
                 raise error("rate_limited", f"{len(own)} connections to endpoints are busy for you already")
-            self.close(spare)
+            self._retire(spare)
         relay = self._relays.make(node_id, wanted.project_id, wanted.owner)
         relay.attach(CLIENT)
         line = Line(wanted, relay)
@@ -128,16 +129,25 @@ class Lines:
 
     def _expire(self, line: Line, moved: int) -> None:
         if line.moved == moved and line in self._idle.get(line.wanted, ()):
-            self.close(line)
+            self._retire(line)
+
+    def _retire(self, line: Line) -> None:
+        """Says that nothing more comes, so that the task and the operation behind it end as they should."""
+        self._forget(line)
+        line.relay.end_input()
+        asyncio.get_running_loop().call_later(LAST_S, self._relays.drop, line.relay)
 
     def close(self, line: Line) -> None:
+        self._forget(line)
+        self._relays.drop(line.relay, message="the connection is not used any more")
+
+    def _forget(self, line: Line) -> None:
         waiting = self._idle.get(line.wanted, [])
         if line in waiting:
             waiting.remove(line)
         if not waiting:
             self._idle.pop(line.wanted, None)
         self._open.discard(line)
-        self._relays.drop(line.relay, message="the connection is not used any more")
 
 
 def _ended(frame: RelayEnd) -> HostlerError:

@@ -158,9 +158,9 @@ class Relay:
         return frame
 
     @property
-    def waiting(self) -> bool:
-        """Whether `take` would answer at once."""
-        return bool(self._up) or self.why is not None
+    def is_quiet(self) -> bool:
+        """Whether it is open, and the agent has said nothing that was not taken but that it takes more."""
+        return self.why is None and all(isinstance(frame, RelayWindow) for frame in self._up)
 
     def _grant_taken(self) -> None:
         if self._taken:
