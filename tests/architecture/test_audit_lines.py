@@ -360,7 +360,8 @@ _webhook_stories("/api/v1/projects/train/webhooks", "")
 
 # -- what each must have left ---------------------------------------------------------------------
 
-AUDITED = tuple(route for route in ROUTES if route.action)
+# what goes to a task waits for its agent: test_TE_22 sees the line of each connection
+AUDITED = tuple(route for route in ROUTES if route.action not in ("", "endpoint.proxy"))
 
 
 def test_every_route_that_changes_something_has_an_action_and_a_story() -> None:

@@ -117,10 +117,6 @@ GUARDS: dict[str, tuple[Guard, str]] = {
         ),
         ANY_DEATH,
     ),
-    "RN_07_setup_is_told_first": (
-        Guard(TASK, "                await self._notes.keep()  # nobody", "                # nobody"),
-        f"{ADOPTED}::test_TE_20_killed_around_each_call_nothing_is_made_or_started_twice",
-    ),
     "TE_21_ports_recovered": (
         Guard(WORKLOADS, HOLD, "            pass"),
         f"{ADOPTED}::test_K3_EF_09_with_the_journal_gone_the_same_attempt_is_adopted_when_it_is_sent_again",

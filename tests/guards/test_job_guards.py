@@ -27,6 +27,12 @@ def guard(module: str, text: str, without: str, test: str):
 GUARDS = [
     # whose job it is
     guard(JOBS, "        and task.node_id == command.node_id\n", "", CHILD),
+    guard(
+        JOBS,
+        "    if operation.status in FINAL or operation.cancel_requested_ms:",
+        "    if False:",
+        f"{RULES}::test_JB_01_a_child_of_a_missing_parent_is_refused",
+    ),
     guard(JOBS, "        and task.attempt_uid == command.attempt_uid\n", "", CHILD),
     guard(JOBS, "        and task.state in IN_FLIGHT\n", "", CHILD),
     guard(JOBS, "job.project_id != command.project_id or (", "(", FOREIGN),

@@ -118,13 +118,6 @@ GUARDS = [
     guard(CALLS, 'found.job.startswith(f"{top}/")', "found.job.startswith(top)", TREE),
     guard(
         CALLS,
-        "await self._of_tree(caller, body.job_id, caller.job)\n        if",
-        "await self._of_tree(caller, body.job_id, root_of(caller.job))\n        if",
-        TREE,
-    ),
-    guard(CALLS, "        if caller.cancel_requested_ms:\n", "        if False:\n", TREE),
-    guard(
-        CALLS,
         "        self._pace.take(attempt_uid, _COSTS.get(method, 1.0))\n",
         "",
         f"{FLOW}::test_calls_of_an_attempt_are_paced_and_others_are_not_held_up",

@@ -65,7 +65,6 @@ class ContainerTask:
             self._warn_of(decided, standing)
             if self._params.setup and spec.MAIN_PHASE not in standing:
                 await self._phase(decided, spec.SETUP_PHASE, standing)
-                await self._notes.keep()  # nobody reads its output again once there is a main container
             container, status = await self._phase(decided, spec.MAIN_PHASE, standing)
         ended = self._with_end(container, status)
         with contextlib.suppress(HostlerError):  # the step's end is written until the disk takes it (K4)

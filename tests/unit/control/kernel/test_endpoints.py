@@ -92,8 +92,11 @@ def running() -> Running:
     return Running(JobBench())
 
 
-def test_TE_16_a_name_is_registered_under_the_path_of_the_root_job() -> None:
+def test_TE_16_a_name_is_registered_under_the_path_of_the_root_job_whatever_the_inputs_say() -> None:
     running = Running(JobBench(), "train", "shards", "part-3")
+    operation: Any = running.bench.view.get(OperationRow, running.operation_id)
+    inputs = msgspec.json.decode(operation.inputs) | {"namespace": "/somebody/else"}
+    running.bench.view.put(msgspec.structs.replace(operation, inputs=msgspec.json.encode(inputs).decode()))
     lease = running.registers()
     assert (lease.namespace, lease.name) == ("/ann/train", "actor")
     assert running.row().namespace == "/ann/train"
