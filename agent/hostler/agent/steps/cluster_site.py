@@ -13,6 +13,7 @@ from hostler.catalog.argv import build_argv
 from hostler.catalog.params.cluster import Join, Verify
 
 LOOK_SECONDS = 15.0  # for one answer of the cluster
+LEAST_SECONDS = 3.0  # however little time is left: an answer may need a program to start, and a node is busy at times
 
 
 def site_of(view: StepView) -> Site:
@@ -52,7 +53,7 @@ def _asks(context: StepContext) -> Callable[[], Awaitable[str]]:
 
 async def look(adapter: Adapter, site: Site, deadline: Deadline) -> Seen:
     """One look, bounded."""
-    seconds = max(min(LOOK_SECONDS, deadline.remaining()), 0.1)
+    seconds = max(min(LOOK_SECONDS, deadline.remaining()), LEAST_SECONDS)
     try:
         async with asyncio.timeout(seconds):
             return await adapter.look(site)
