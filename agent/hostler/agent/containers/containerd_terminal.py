@@ -80,7 +80,8 @@ class ContainerdTerminal:
 
     async def resize(self, rows: int, columns: int) -> None:
         request = tasks.ResizePtyRequest(**self._ids, width=columns, height=rows)
-        await self._client.native(self._client.tasks.ResizePty, request, "resizing a terminal")
+        with contextlib.suppress(HostlerError):  # it may have ended; a size is not worth the session
+            await self._client.native(self._client.tasks.ResizePty, request, "resizing a terminal")
 
     async def wait(self) -> int:
         if self._code is None:

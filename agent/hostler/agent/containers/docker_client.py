@@ -76,11 +76,11 @@ class Client:
         name, _, digest = reference.partition("@")
         headers = {}
         if auth is not None:
-            login = {
-                "username": auth.username,
-                "password": auth.password().decode(),
-                "serveraddress": name.split("/")[0],
-            }
+            login = {"serveraddress": name.split("/")[0]}
+            if auth.token is not None:
+                login |= {"registrytoken": auth.token().decode()}
+            else:
+                login |= {"username": auth.username, "password": auth.password().decode()}
             headers["X-Registry-Auth"] = base64.urlsafe_b64encode(msgspec.json.encode(login)).decode()
         parameters = {"fromImage": name, "tag": digest}
         try:

@@ -1,6 +1,7 @@
 """A program in a container of the Docker Engine with its streams in hand."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import msgspec
@@ -78,7 +79,8 @@ class DockerTerminal:
 
     async def resize(self, rows: int, columns: int) -> None:
         parameters: dict[str, Any] = {"h": rows, "w": columns}
-        await self._client.call("POST", f"/exec/{self._name}/resize", "resizing a terminal", params=parameters)
+        with contextlib.suppress(HostlerError):  # it may have ended; a size is not worth the session
+            await self._client.call("POST", f"/exec/{self._name}/resize", "resizing a terminal", params=parameters)
 
     async def wait(self) -> int:
         """The engine has no call that waits for it; its streams' end comes first."""

@@ -1,7 +1,7 @@
 """The one protocol of all runtimes (RN-01): create, start, status, logs, stats, exec, stop, remove, list by label."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -116,11 +116,14 @@ class SplitTerminal(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PullAuth:
-    """`password` is called when it is needed, and its answer is not kept."""
+    """`password` and `token` are called when they are needed, and their answers are not kept.
+
+    A token is the registry's own, and goes instead of name and password.
+    """
 
     username: str
     password: Callable[[], bytes]
-    headers: Mapping[str, str] = field(default_factory=dict)
+    token: Callable[[], bytes] | None = None
 
 
 class ContainerRuntime(Protocol):

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from hostler.agent.containers import devices
 from hostler.agent.containers.device_book import Given
 from hostler.agent.containers.logs import ship
 from hostler.agent.containers.runtime import ContainerRuntime, State, Status
@@ -120,7 +121,7 @@ class Watched:
         if limit:
             started = await self._started(container)
         lost: set[str] = set()
-        next_heard = 0.0
+        next_heard, pid = 0.0, 0
         while True:
             if self._context.cancelled.is_set():
                 raise Stopped(error("canceled", f"task {self._context.task_id} was cancelled"))
@@ -134,7 +135,9 @@ class Watched:
                     next_heard = clock.monotonic() + _HEARD_S
                     with contextlib.suppress(HostlerError):  # a sick disk ends no task (K4)
                         await self._notes.keep(heard=self._heard())
-            self._look_for_devices(lost)
+            if self._given:
+                pid = pid or (await self.patiently(lambda: self._runtime.status(container))).pid
+                self._look_for_devices(lost, pid)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(_TICK_S, self._context.deadline.remaining())):
                     await self._context.cancelled.wait()
@@ -159,13 +162,21 @@ class Watched:
             message = f"the control plane was silent for {self._params.fence_seconds} s, and the task has a hard fence"
             raise Stopped(error("fence_expired", message))
 
-    def _look_for_devices(self, lost: set[str]) -> None:
-        """K8: a device may go while a container has it; whoever reads the log, and the node's state, is told."""
-        for node in {path for one in self._given for path in one.own} - lost:
-            if not self._context.host.path(node).exists():
-                lost.add(node)
-                self._context.log("agent", f"device_lost: {node} is gone from the node while the task has it")
-                self._workloads.device_lost(self._context.attempt_uid, node)
+    def _look_for_devices(self, lost: set[str], pid: int) -> None:
+        """K8: a device may go while a container has it; whoever reads the log, and the node's state, is told.
+
+        Args:
+            pid: the container's first process, through which its own view is seen; 0 where there is none.
+        """
+        host = self._context.host
+        nodes = sorted({path for one in self._given for path in one.own} - lost)
+        found = {node: "it is gone from the node" for node in nodes if not host.path(node).exists()}
+        if pid:
+            found |= devices.lost(pid, nodes, host.path("/"))
+        for node, why in found.items():
+            lost.add(node)
+            self._context.log("agent", f"device_lost: {node}: {why}, while the task has it")
+            self._workloads.device_lost(self._context.attempt_uid, node)
 
 
 @contextlib.asynccontextmanager
