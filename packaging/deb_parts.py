@@ -70,7 +70,7 @@ PACKAGES = {
         Package(
             "hostler-control",
             ("control/hostler/control", *SHARED),
-            ("control",),
+            ("control", "policy"),
             {"hostler-control": "hostler.control.main:console"},
             without=("rich",),
             left_out=("pip",),

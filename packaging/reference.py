@@ -33,8 +33,8 @@ def errors_page() -> str:
         "| code | family | HTTP | meaning | what to do |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for code, (family, meaning, hint) in CODES.items():
-        status = "" if family in ("StepFailed", "Ambiguous") else FAMILIES[family].http_status
+    for code, (family, meaning, hint, own) in CODES.items():
+        status = "" if family in ("StepFailed", "Ambiguous") else own or FAMILIES[family].http_status
         lines.append(f"| `{code}` | {family} | {status} | {meaning} | {hint} |")
     return "\n".join(lines) + "\n"
 

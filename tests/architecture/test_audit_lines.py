@@ -17,6 +17,7 @@ from hostler.catalog.manifest import write_bundle
 from hostler.control.api.route import Route
 from hostler.control.api.table import ROUTES
 from hostler.control.kernel.quarantine import BREAKER
+from hostler.control.kernel.sessions import CLONED
 from hostler.control.loops.checkpoints import CheckpointMaker
 from hostler.pki import dsse
 from hostler.pki.ceremony import sign_keyset
@@ -26,12 +27,16 @@ from hostler.pki.keyset import KeyRole, parse_keyset
 from hostler.pki.rotation import grant, successor
 from hostler.wire.report import TaskReport, TaskStatus
 from support.builders import catalog_bundle, definition
+from support.job_fleet import connect
+from support.jobs import IMAGE, job_definitions
 from support.keys import NOW
 from support.ledger import Ledger
 from support.lending import BASE, NODES, Place, place
 
 ADMIN = "/api/v1/admin"
 OPERATIONS = "/api/v1/projects/train/operations"
+JOBS = "/api/v1/projects/train/jobs"
+CODE = f"/api/v1/projects/train/bundles/{sha256_hex(b'code')}"
 DEMO = {"operation_type": "demo.write", "version": "v1", "inputs": {}}
 WHY = {"reason": "a test"}
 MADE, CHANGED, GONE = "made", "changed", "gone"
@@ -79,6 +84,55 @@ async def retried(at: Place) -> httpx.Response:
     for spec in await at.fleet.take(node):
         await at.fleet.run(node, spec, fail_at=0)
     return await at.admin.post(f"{OPERATIONS}/{operation_id}/retry")
+
+
+# -- jobs, what runs inside them, and their code -------------------------------------------------
+
+
+@story(MADE, "jobs.submit")
+async def job_submitted(at: Place) -> httpx.Response:
+    inside = [definition(type_=f"job.task.{name}", inputs={"type": "object"}) for name in ("exec", "profile")]
+    await at.fleet.publish(*job_definitions(), *inside, version=2)
+    await connect(at.fleet, await at.fleet.enroll("gpu-1"))
+    amounts = {"cpu_millis": 1000, "memory_bytes": 1 << 30}
+    return await at.admin.post(JOBS, json={"name": "a", "image": IMAGE, "command": ["a"], "resources": amounts})
+
+
+@story(CHANGED, "jobs.cancel")
+async def job_canceled(at: Place) -> httpx.Response:
+    job_id = (await job_submitted(at)).json()["job_id"]
+    return await at.admin.post(f"{JOBS}/{job_id}/cancel")
+
+
+async def _running_job(at: Place) -> str:
+    job_id: str = (await job_submitted(at)).json()["job_id"]
+    (node,) = [node for node in at.fleet.nodes.values() if node.name == "gpu-1"]
+    (spec,) = await at.fleet.take(node)
+    began = TaskReport(task_id=spec.task_id, attempt_uid=spec.attempt_uid, status=TaskStatus.RUNNING)
+    await at.fleet.report(node, began)
+    return job_id
+
+
+@story(MADE, "exec.run")
+async def entered(at: Place) -> httpx.Response:
+    return await at.admin.post(f"{JOBS}/{await _running_job(at)}/exec", json={"command": ["ps"]})
+
+
+@story(MADE, "exec.profile")
+async def profiled(at: Place) -> httpx.Response:
+    return await at.admin.post(f"{JOBS}/{await _running_job(at)}/profile", json={})
+
+
+@story(MADE, "code_bundles.put")
+async def code_sent(at: Place) -> httpx.Response:
+    await at.fleet.node("gpu-1")  # whose project it becomes
+    return await at.admin.put(CODE, content=b"code")
+
+
+@story(GONE, "code_bundles.delete")
+async def code_deleted(at: Place) -> httpx.Response:
+    await code_sent(at)
+    return await at.admin.delete(CODE)
 
 
 # -- definitions, policies, trust -----------------------------------------------------------------
@@ -181,9 +235,13 @@ async def node_revoked(at: Place) -> httpx.Response:
 
 @story(CHANGED, "nodes.release")
 async def node_released(at: Place) -> httpx.Response:
-    at.fleet.engine._db.execute("UPDATE nodes SET hold = 'clone'")
-    at.fleet.engine._view.forget()
+    _seen_twice(at)
     return await at.admin.post(f"{NODES}/{at.nodes[0].node_id}/release")
+
+
+def _seen_twice(at: Place) -> None:
+    at.fleet.engine._db.execute("UPDATE nodes SET hold = ?", (CLONED,))
+    at.fleet.engine._view.forget()
 
 
 # -- the pool -------------------------------------------------------------------------------------
@@ -248,6 +306,12 @@ async def probed(at: Place) -> httpx.Response:
     return await at.admin.post(f"{NODES}/pool-0/probe")
 
 
+@story(CHANGED, "node_policy.recover")
+async def recovered(at: Place) -> httpx.Response:
+    _seen_twice(at)
+    return await at.admin.post(f"{NODES}/pool-0/recover", json=WHY)
+
+
 @story(CHANGED, "node_policy.close_breaker")
 async def closed(at: Place) -> httpx.Response:
     at.fleet.engine._db.execute("INSERT INTO meta (name, value) VALUES (?, '1')", (BREAKER,))
@@ -278,7 +342,14 @@ def _webhook_stories(base: str, suffix: str) -> None:
     async def tried(at: Place) -> httpx.Response:
         return await at.admin.post(f"{await one(at)}/test")
 
+    async def resent(at: Place) -> httpx.Response:
+        path = await one(at)
+        parked = "INSERT INTO webhook_parked SELECT webhook_id, 1, 'operation.failed', 1, 'no', 'parked' FROM webhooks"
+        at.fleet.engine._db.execute(parked)
+        return await at.admin.post(f"{path}/resend")
+
     story(MADE, f"webhooks.create{'_for_all' if suffix else ''}")(hook)
+    story(CHANGED, f"webhooks.resend{suffix}")(resent)
     story(GONE, f"webhooks.delete{suffix}")(removed)
     story(CHANGED, f"webhooks.enable{suffix}")(enabled)
     story(MADE, f"webhooks.test{suffix}")(tried)

@@ -39,11 +39,23 @@ ENDPOINTS = {
     "API-21 uncordon": "POST /api/v1/admin/nodes/{}/uncordon",
     "API-21 quarantine": "POST /api/v1/admin/nodes/{}/quarantine",
     "API-21 clear": "POST /api/v1/admin/nodes/{}/clear",
+    "API-21 probe": "POST /api/v1/admin/nodes/{}/probe",
+    "API-21 recover": "POST /api/v1/admin/nodes/{}/recover",
     "API-22": "POST /api/v1/projects/{}/allocations",
     "API-22 show": "GET /api/v1/projects/{}/allocations/{}",
     "API-22 release": "POST /api/v1/projects/{}/allocations/{}/release",
     "API-22 force": "POST /api/v1/projects/{}/allocations/{}/force-release",
     "API-23": "GET /api/v1/events",
+    "API-26 submit": "POST /api/v1/projects/{}/jobs",
+    "API-26 list": "GET /api/v1/projects/{}/jobs",
+    "API-26 show": "GET /api/v1/projects/{}/jobs/{}",
+    "API-26 tasks": "GET /api/v1/projects/{}/jobs/{}/tasks",
+    "API-26 wait": "GET /api/v1/projects/{}/jobs/{}/wait",
+    "API-26 cancel": "POST /api/v1/projects/{}/jobs/{}/cancel",
+    "API-26 exec": "POST /api/v1/projects/{}/jobs/{}/exec",
+    "API-26 profile": "POST /api/v1/projects/{}/jobs/{}/profile",
+    "API-27": "GET /api/v1/projects/{}/endpoints",
+    "JB-08": "PUT /api/v1/projects/{}/bundles/{}",
 }
 TABLES = {
     "DM-01": ("operation_definitions", ("operation_type", "backend_type", "state")),
@@ -76,6 +88,13 @@ TABLES = {
     "DM-14": ("tasks", ("child_cluster", "backend_id")),
     "DM-15": ("local_tasks", ("task_id",)),
     "DM-16": ("task_attempts", ("attempt_uid", "node_id", "state", "exit", "started_at_ms", "finished_at_ms")),
+    "DM-21": (
+        "endpoints",
+        ("endpoint_id", "name", "address", "namespace", "attempt_uid", "metadata", "lease_deadline_ms"),
+    ),
+    "JB-01": ("jobs", ("job_id", "name", "parent_id", "owner", "spec", "priority")),
+    "JB-08": ("bundles", ("sha256", "org_id", "project_id", "size_bytes")),
+    "EF-10": ("node_loads", ("node_id", "cpu_millis", "memory_bytes", "disk_bytes", "gpus", "tpus")),
 }  # fmt: skip
 ENUMS = {
     "OP-08": (OPERATION_STATES, ("queued", "running", "succeeded", "failed", "canceled")),

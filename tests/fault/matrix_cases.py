@@ -182,7 +182,11 @@ OF_USER = {"allocation_id": ALLOCATION, "users": ["${inputs.user}"]}
 USER_INPUTS = ("allocation_id", "user")
 
 # Kinds that are nothing without a running task, and where an agent is killed under each.
-ELSEWHERE = {"task.exec": "test_X1_terminals.py", "task.profile": "test_X1_terminals.py"}
+ELSEWHERE = {
+    "task.exec": "test_X1_terminals.py",
+    "task.forward": "test_TE_22_endpoint_proxy.py",
+    "task.profile": "test_X1_terminals.py",
+}
 
 CASES: dict[str, Case] = {
     "cluster.join": Case(

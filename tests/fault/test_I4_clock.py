@@ -91,6 +91,7 @@ async def real_agent(control: Plane, home: Path) -> Daemon:
             "trust_file": str(home / "pki" / "trust.json"),
             "control": {"address": control.config.node_listen, "enroll_address": control.config.enroll_listen},
             "files": {"root": str(home / "root")},
+            "containers": {"node_address": "127.0.0.1"},
         },
         AgentConfig,
     )

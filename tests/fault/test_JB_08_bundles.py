@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +25,21 @@ from hostler.agent.outside.outside import Outside
 from hostler.agent.outside.spawn import DEFAULT_USER, Child
 from hostler.base.digest import sha256_hex
 from hostler.base.errors import HostlerError
+from hostler.catalog.job import JobSpec
+from hostler.control.kernel import code_bundles
 from hostler.control.kernel.bundle_commands import BundleGrant
 from hostler.control.rpc import bundle_feed
 from hostler.wire.task import TaskSpec
-from support.builders import definition
 from support.bundling import FakeSource, cache, facts, left
-from support.fake_node import FakeNode
+from support.fake_node import FakeNode, Session
 from support.hostile_archives import HOSTILE, f
 from support.outside import InProcess
-from support.plane import ORG, PROJECT, Plane, plane, submission
+from support.plane import ORG, PROJECT, Plane, plane
 from support.registry import entry, layer
+from support.tasking import CAPABILITIES, JOBS, submit_job
 
 pytestmark = pytest.mark.timeout(60)
 WHITEOUTS = {"whiteout of nothing"}  # a bundle has none: there it is a file's name
-INPUTS = {"type": "object", "additionalProperties": False, "properties": {"bundle": {"type": "string"}}}
-JOB = definition(type_="job.container.run", inputs=INPUTS)
 CODE = layer(*((entry(f"m{n}.py", mode=0o644), bytes([n]) * 300_000) for n in range(12)))
 SHA = sha256_hex(CODE)
 
@@ -159,7 +159,7 @@ async def far(node: FakeNode, folder: Path) -> AsyncIterator[Far]:
 @asynccontextmanager
 async def house(folder: Path) -> AsyncIterator[tuple[Plane, FakeNode]]:
     async with plane(folder, bundles=_small()) as control:
-        await control.publish(JOB)
+        await control.publish(JOBS)
         node = await control.enroll("gpu-1")
         await control.call("PUT", f"/api/v1/projects/{PROJECT}/bundles/{SHA}", 201, content=CODE)
         yield control, node
@@ -171,15 +171,21 @@ def _small() -> Any:
     return BundleSettings(reserve_bytes=0)
 
 
-async def job(control: Plane, node: FakeNode, sha256: str = SHA, project: str = PROJECT) -> str:
-    body = submission(node, operation_type="job.container.run", inputs={"bundle": sha256})
-    made = await control.call("POST", f"/api/v1/projects/{project}/operations", 202, json=body)
-    operation_id: str = made["operation_id"]
-    return operation_id
+def opened(node: FakeNode) -> AbstractAsyncContextManager[Session]:
+    return node.session(capabilities=CAPABILITIES)
+
+
+async def job(control: Plane, node: FakeNode, org: str = ORG, project: str = PROJECT) -> str:
+    spec = JobSpec(name="train", command=("true",), bundle=SHA)
+    return await submit_job(control, node, spec, org=org, project=project)
 
 
 async def test_JB_08_a_bundle_comes_whole_to_the_node_that_runs_the_job(tmp_path: Path) -> None:
-    async with house(tmp_path) as (control, node), far(node, tmp_path / "bundles") as there, node.session() as session:
+    async with (
+        house(tmp_path) as (control, node),
+        far(node, tmp_path / "bundles") as there,
+        opened(node) as session,
+    ):
         await job(control, node)
         (task,) = await session.take()
         tree = await there.fetch(task)
@@ -190,7 +196,7 @@ async def test_JB_08_a_bundle_comes_whole_to_the_node_that_runs_the_job(tmp_path
 
 
 async def test_JB_08_S2_a_foreign_task_node_or_bundle_is_refused_and_written_down(tmp_path: Path) -> None:
-    async with house(tmp_path) as (control, node), node.session() as session:
+    async with house(tmp_path) as (control, node), opened(node) as session:
         stranger = await control.enroll("gpu-2")
         other = layer(f("secret of another job"))
         await control.call("PUT", f"/api/v1/projects/{PROJECT}/bundles/{sha256_hex(other)}", 201, content=other)
@@ -208,18 +214,26 @@ async def test_JB_08_S2_a_foreign_task_node_or_bundle_is_refused_and_written_dow
         assert [actor for (actor,) in refused] == [stranger.node_id] + [node.node_id] * 3
 
 
-async def test_AZ_10_a_job_that_names_another_project_s_bundle_gets_no_byte(tmp_path: Path) -> None:
+async def test_AZ_10_a_job_that_names_another_project_s_bundle_gets_no_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with house(tmp_path) as (control, _):
         theirs = await control.enroll("gpu-9", org="rival", project="lab")
-        async with theirs.session() as session, far(theirs, tmp_path / "b") as there:
-            await job(control, theirs, project="lab")  # as if the submit had not looked
+        async with opened(theirs) as session, far(theirs, tmp_path / "b") as there:
+            with monkeypatch.context() as patched:
+                patched.setattr(code_bundles, "require", lambda *_: None)  # as if the submit had not looked
+                await job(control, theirs, org="rival", project="lab")
             (task,) = await session.take()
             assert await failure(there.fetch(task)) == "bundle_missing"
             assert left(tmp_path / "b") == []
 
 
 async def test_JB_08_a_bundle_altered_on_the_control_plane_s_disk_is_not_run(tmp_path: Path) -> None:
-    async with house(tmp_path) as (control, node), far(node, tmp_path / "b") as there, node.session() as session:
+    async with (
+        house(tmp_path) as (control, node),
+        far(node, tmp_path / "b") as there,
+        opened(node) as session,
+    ):
         stored = Path(control.config.state_dir) / "bundles" / ORG / PROJECT / SHA
         altered = bytearray(CODE)
         altered[600] ^= 1
@@ -233,7 +247,7 @@ async def test_JB_08_a_bundle_altered_on_the_control_plane_s_disk_is_not_run(tmp
 
 
 async def test_JB_08_a_network_process_killed_in_the_middle_costs_no_byte_twice(tmp_path: Path) -> None:
-    async with house(tmp_path) as (control, node), node.session() as session:
+    async with house(tmp_path) as (control, node), opened(node) as session:
         await job(control, node)
         (task,) = await session.take()
         child = Child(DEFAULT_USER, "json", "error")
@@ -277,7 +291,11 @@ async def test_JB_08_who_may_no_more_gets_no_more(end: str, code: str, tmp_path:
         await look_again(feed, *asked)
 
     monkeypatch.setattr(bundle_feed.BundleFeed, "_look_again", held_up)
-    async with house(tmp_path) as (control, node), far(node, tmp_path / "b") as there, node.session() as session:
+    async with (
+        house(tmp_path) as (control, node),
+        far(node, tmp_path / "b") as there,
+        opened(node) as session,
+    ):
         operation_id = await job(control, node)
         (task,) = await session.take()
         pieces = there.source(task.task_id, task.attempt_uid, SHA, 0)
@@ -305,7 +323,11 @@ async def test_a_node_fetches_so_many_at_once(tmp_path: Path, monkeypatch: Any) 
         await asyncio.sleep(60)
 
     monkeypatch.setattr(bundle_feed.BundleFeed, "_look_again", for_ever)  # the first one stays open
-    async with house(tmp_path) as (control, node), far(node, tmp_path / "b") as there, node.session() as session:
+    async with (
+        house(tmp_path) as (control, node),
+        far(node, tmp_path / "b") as there,
+        opened(node) as session,
+    ):
         await job(control, node)
         (task,) = await session.take()
         first, second = (there.source(task.task_id, task.attempt_uid, SHA, 0) for _ in range(2))
@@ -317,7 +339,11 @@ async def test_a_node_fetches_so_many_at_once(tmp_path: Path, monkeypatch: Any) 
 async def test_SE_04_no_more_waits_in_the_runner_than_it_asked_for(tmp_path: Path, monkeypatch: Any) -> None:
     """A reader that stops reading holds up to `CREDIT` pieces, however long the bundle is."""
     monkeypatch.setattr(outside_module, "CREDIT", 2)
-    async with house(tmp_path) as (control, node), far(node, tmp_path / "b") as there, node.session() as session:
+    async with (
+        house(tmp_path) as (control, node),
+        far(node, tmp_path / "b") as there,
+        opened(node) as session,
+    ):
         await job(control, node)
         (task,) = await session.take()
         pieces = there.source(task.task_id, task.attempt_uid, SHA, 0)

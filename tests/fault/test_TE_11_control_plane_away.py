@@ -9,7 +9,7 @@ from hostler.agent.taskapi.server import SOCKET, TaskApi
 from hostler.base.clock import SystemClock
 from hostler.catalog.job import JobSpec
 from support.plane import plane, prepare, until
-from support.tasking import JOBS, calls_of, facts_of, submit_job
+from support.tasking import CAPABILITIES, JOBS, calls_of, facts_of, submit_job
 
 NAME = {"name": "actor", "port": 30001, "lease_ms": 600_000}
 
@@ -20,7 +20,7 @@ async def test_TE_11_a_task_goes_on_with_what_it_knows_while_the_control_plane_i
         async with plane(tmp_path, config) as control:
             await control.publish(JOBS)
             node = await control.enroll()
-            async with node.session() as session:
+            async with node.session(capabilities=CAPABILITIES) as session:
                 await submit_job(control, node, JobSpec(name="one", command=("true",)))
                 (spec,) = await session.take()
             facts = facts_of(spec, node.node_id, {"actor": 30001})

@@ -41,8 +41,8 @@ async def running_container(runtime: FakeRuntime) -> FakeContainer:
     return runtime.only
 
 
-async def stdout(node: Core, stream: str = "stdout") -> list[str]:
-    return [line.text for line in await node.log_lines() if line.stream == stream]
+async def stdout(node: Core, phase: str = spec.MAIN_PHASE) -> list[str]:
+    return [line.text for line in await node.log_lines() if (line.stream, line.phase) == ("stdout", phase)]
 
 
 async def ended(node: Core) -> tuple[TaskStatus, str]:
@@ -58,7 +58,7 @@ async def test_TE_20_a_stopped_agent_says_nothing_and_the_next_one_goes_on(tmp_p
         one = await running_container(runtime)
         for line in NOTHING_LOST[:100]:
             one.say(line)
-        await until(lambda: len(node.journal.checkpoint(key(home), "run").get("cursors", {})) > 0)
+        await until(lambda: node.journal.checkpoint(key(home), "run/log/main"))
         await stop_agent(running)
         assert await node.task_reports() == []
         assert one.state is State.RUNNING
@@ -195,7 +195,7 @@ async def test_TE_20_killed_around_each_call_nothing_is_made_or_started_twice(
     async with home.agent() as node:
         await (await home.resume(node))
         assert await ended(node) == (TaskStatus.SUCCEEDED, "")
-        assert (await stdout(node), await stdout(node, "setup.stdout")) == (["done"], ["done"])
+        assert (await stdout(node), await stdout(node, spec.SETUP_PHASE)) == (["done"], ["done"])
     assert [(made.spec.command, made.starts) for made in runtime.made] == [(("prepare",), 1), (("train",), 1)]
 
 

@@ -24,6 +24,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from hostler.base.digest import digest_of
+from hostler.base.errors import HostlerError
 from hostler.cli.demo_files import program
 from support.house import ORG, PROJECT, House, open_house
 
@@ -327,11 +328,16 @@ def test_AZ_05_viewers_look_and_do_not_touch(place: Place) -> None:
     assert place.ask(["id"], member).json()["error_code"] == "scope_denied", "it is not its own job"
 
 
-def test_OD_08_a_task_of_another_tenant_is_not_found_on_the_node(place: Place) -> None:
-    """Whoever submits the operation by hand names what they like; the node looks at the labels."""
-    inputs = {"task_id": "tsk_other", "attempt_uid": "att_other", "relay_id": "rly_none", "command": ["id"]}
-    ended = place.house.finished(place.house.submit("job.task.exec@v1", inputs))
-    assert ended["tasks"][0]["error_code"] in ("not_found", "controller_unreachable")
+@pytest.mark.parametrize(
+    ("ref", "more"),
+    [("job.task.exec@v1", {"relay_id": "rly_none", "command": ["id"]}), ("job.task.profile@v1", {})],
+)
+def test_AZ_04_what_looks_inside_is_not_to_be_had_around_the_route_that_asks_whose_job_it_is(
+    place: Place, ref: str, more: dict[str, Any]
+) -> None:
+    inputs = {"task_id": "tsk_other", "attempt_uid": "att_other"} | more
+    with pytest.raises(HostlerError, match="never asked for by itself"):
+        place.house.submit(ref, inputs)
 
 
 def test_a_job_that_has_ended_cannot_be_entered(place: Place) -> None:

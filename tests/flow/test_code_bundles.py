@@ -13,18 +13,18 @@ from hostler.agent.lifecycle.bundles import BundleSource
 from hostler.agent.outside.frames import Tls
 from hostler.agent.outside.outside import Outside
 from hostler.base.errors import HostlerError
+from hostler.catalog.job import JobSpec
 from hostler.cli.bundles_api import sent
 from hostler.cli.client import Client
 from hostler.cli.settings import Settings
 from hostler.control.bundles.settings import BundleSettings
-from support.builders import definition
 from support.bundling import cache, facts
 from support.fake_node import FakeNode
 from support.outside import InProcess
 from support.plane import PROJECT, Plane, plane, prepare
+from support.tasking import CAPABILITIES, JOBS, submit_job
 
 pytestmark = pytest.mark.timeout(60)
-INPUTS = {"type": "object", "additionalProperties": False, "properties": {"bundle": {"type": "string"}}}
 
 
 async def settings_of(control: Plane, folder: Path) -> Settings:
@@ -79,15 +79,15 @@ async def test_JB_08_a_workspace_comes_to_the_node_as_it_was_also_after_a_restar
     work = workspace(tmp_path)
     config = prepare(tmp_path, bundles=BundleSettings(reserve_bytes=0))
     async with plane(tmp_path, config) as control:
-        await control.publish(definition(type_="job.container.run", inputs=INPUTS))
+        await control.publish(JOBS)
         node = await control.enroll("gpu-1")
         settings = await settings_of(control, tmp_path)
         sha256 = await asyncio.to_thread(send, settings, work)
         assert await asyncio.to_thread(send, settings, work) == sha256
         stored = control.rows("SELECT type FROM events WHERE type LIKE 'bundle.%'")
         assert stored == [("bundle.stored",)]
-    async with plane(tmp_path, config) as control, node.session() as session:
-        await control.submit(node, operation_type="job.container.run", inputs={"bundle": sha256})
+    async with plane(tmp_path, config) as control, node.session(capabilities=CAPABILITIES) as session:
+        await submit_job(control, node, JobSpec(name="train", command=("true",), bundle=sha256))
         (task,) = await session.take()
         tree = await fetched(node, task, sha256, tmp_path / "node")
         assert sorted(str(path.relative_to(tree)) for path in tree.rglob("*")) == [

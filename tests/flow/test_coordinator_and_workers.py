@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from hostler.catalog.job import JobSpec
+from hostler.cli.jobs_file import read_jobs
 from support.plane import PROJECT, plane
 from support.tasking import JOBS, ROOT, agent, ended, submit_job
 
@@ -13,7 +13,8 @@ EXAMPLE = ROOT / "docs/examples/coordinator_workers"
 
 
 def job(name: str) -> JobSpec:
-    return msgspec.convert(yaml.safe_load((EXAMPLE / f"{name}.yaml").read_text()), JobSpec)
+    (spec,) = read_jobs(EXAMPLE / f"{name}.yaml")
+    return spec
 
 
 async def test_TE_19_TE_16_TE_18_a_coordinator_and_two_workers_of_separate_root_jobs_call_each_other(

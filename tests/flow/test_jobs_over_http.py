@@ -13,6 +13,7 @@ from support.http_api import api_in
 from support.job_fleet import jobs_in, submitted, worker
 from support.jobs import GIB, IMAGE, can, job_definitions, spec
 from support.plane import PROJECT, plane
+from support.tasking import PRIVATE
 
 JOBS = f"/api/v1/projects/{PROJECT}/jobs"
 
@@ -38,6 +39,20 @@ async def test_JB_02_submit_to_end_without_any_poll(tmp_path) -> None:
                 assert (await wait)["state"] == "succeeded"
                 took.append(time.perf_counter() - began)
         assert min(took) < 0.5  # the loops that look at times do so every 5 s
+
+
+async def test_RN_06_a_job_of_a_private_image_is_an_operation_that_mints_for_this_image_alone(tmp_path) -> None:
+    async with plane(tmp_path) as control:
+        await control.publish(PRIVATE)
+        made = await control.call("POST", JOBS, 202, json=body(pull_credential=True))
+        shown = await control.operation(made["job_id"])
+        assert shown["operation_type"] == "job.container.private"
+        registry, _, rest = IMAGE.partition("/")
+        pulled = [shown["inputs"][f"pull_{name}"] for name in ("registry", "repository", "digest")]
+        assert pulled == [f"https://{registry}", *rest.split("@")]
+        unpinned = body("other", pull_credential=True, image="registry.example/app:latest")
+        refused = await control.call("POST", JOBS, 422, json=unpinned)
+        assert refused["error_code"] == "digest_required"
 
 
 async def test_JB_07_two_gangs_on_six_slots_over_real_sessions(tmp_path) -> None:

@@ -23,7 +23,7 @@ from hostler.wire.relay import STDIN, STDOUT, WINDOW, RelayBeat, RelayData, Rela
 from hostler.wire.report import TaskReport, TaskStatus
 from support.builders import definition
 from support.fake_node import FakeNode, Session
-from support.plane import ORG, PROJECT, Plane, plane
+from support.plane import ORG, PROJECT, Plane, plane, submission
 
 pytestmark = pytest.mark.timeout(60)
 EXEC = next(each for each, _ in load_profiles(builtin_profiles()).definitions if each.ref == "job.task.exec@v1")
@@ -162,6 +162,19 @@ async def test_AZ_04_whose_tasks_one_may_enter(tmp_path: Path) -> None:
         assert (await place.ask("rival")).status_code == 404
         assert (await place.ask(task_index=7)).json()["error_code"] == "task_not_running"
         assert (await place.ask("ann")).status_code == 202
+
+
+@pytest.mark.parametrize("operation_type", ["job.task.exec", "job.task.profile", "job.task.forward"])
+async def test_AZ_04_a_member_enters_no_task_by_an_operation_of_its_own_making(
+    tmp_path: Path, operation_type: str
+) -> None:
+    """It could name anybody's task there, and a relay that is its own."""
+    async with place_in(tmp_path) as place:
+        (task,) = (await place.control.operation(place.job))["tasks"]
+        inputs = {"task_id": task["task_id"], "attempt_uid": task["attempt_uid"], "relay_id": "r", "command": ["sh"]}
+        asked = submission(place.node, operation_type=operation_type, inputs=inputs)
+        answer = await place.clients["max"].post(f"/api/v1/projects/{PROJECT}/operations", json=asked)
+        assert (answer.status_code, answer.json()["error_code"]) == (422, "invalid_request")
 
 
 async def test_OD_08_another_node_cannot_answer(tmp_path: Path) -> None:

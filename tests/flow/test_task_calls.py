@@ -21,8 +21,8 @@ from hostler.wire.node import Reports
 from hostler.wire.report import TaskReport, TaskStatus
 from hostler.wire.task_calls import BODIES
 from support.fake_node import FakeNode, Session
-from support.plane import Plane, operations, plane
-from support.tasking import JOBS, calls_of, facts_of, submit_job
+from support.plane import ORG, PROJECT, Plane, operations, plane
+from support.tasking import CAPABILITIES, JOBS, calls_of, facts_of, submit_job
 
 PORTS = {"actor": 30001}
 
@@ -33,10 +33,10 @@ class Party:
     def __init__(self, control: Plane, node: FakeNode, session: Session, calls: TaskCalls) -> None:
         self.control, self.node, self.session, self.calls = control, node, session, calls
 
-    async def job(self, name: str, user: str = "ann", project: str = "train", **spec: Any) -> TaskFacts:
+    async def job(self, name: str, user: str = "ann", org: str = ORG, project: str = PROJECT, **spec: Any) -> TaskFacts:
         """A root job of one task, delivered to the node."""
         whole = JobSpec(name=name, command=("true",), **spec)
-        await submit_job(self.control, self.node, whole, user, project=project)
+        await submit_job(self.control, self.node, whole, user, org=org, project=project)
         return await self.taken()
 
     async def taken(self) -> TaskFacts:
@@ -73,7 +73,7 @@ class Party:
 @asynccontextmanager
 async def party(control: Plane, name: str, **more: Any) -> AsyncIterator[Party]:
     node = await control.enroll(name, **more)
-    async with node.session() as session, calls_of(node) as calls:
+    async with node.session(capabilities=CAPABILITIES) as session, calls_of(node) as calls:
         yield Party(control, node, session, calls)
 
 
@@ -114,7 +114,7 @@ async def test_TE_11_an_endpoint_vanishes_with_its_attempt_before_anything_is_sw
 
 async def test_S2_tasks_of_another_project_see_nothing_of_each_other(tmp_path) -> None:
     async with house(tmp_path) as here, party(here.control, "gpu-2", org="rival", project="lab") as there:
-        one, other = await here.job("one"), await there.job("one", project="lab")
+        one, other = await here.job("one"), await there.job("one", user="eve", org="rival", project="lab")
         await here.registers(one)
         assert await there.names(other) == []  # the same path, another project
         assert await there.names(other, namespace="/ann/one") == []
@@ -141,7 +141,7 @@ async def test_a_task_that_is_no_job_s_has_no_calls(tmp_path) -> None:
 
     async with house(tmp_path) as here:
         await here.control.publish(JOBS, definition(inputs=JOBS.inputs), version=2)
-        inputs = {"job": "/ann/one", "parent": "", "namespace": "/ann/one", "ports": []}
+        inputs = {"job": "/ann/one", "parent": "", "namespace": "/ann/one", "ports": [], "command": ["true"]}
         await here.control.submit(here.node, inputs=inputs)
         assert await here.refused(await here.taken(), "keys") == "stale_attempt"
 
@@ -164,7 +164,7 @@ async def test_TE_08_TE_16_a_child_has_its_parent_s_path_namespace_and_image(tmp
         await here.registers(child)
         assert await here.names(one) == ["actor"]  # TE-16: by its bare name
         assert await here.ask(one, "jobs.show", job_id=made["job_id"]) == again
-        asker = here.control.rows("SELECT actor_kind, scope FROM events WHERE action = 'operation.submit'")
+        asker = here.control.rows("SELECT actor_kind, scope FROM events WHERE action = 'job.submit'")
         assert asker[-1] == ("task", "acme/train")
 
 

@@ -19,6 +19,7 @@ from hostler.control.kernel.webhook_commands import (
     ResendWebhook,
     TryWebhook,
 )
+from hostler.control.loops import webhooks as loop_module
 from hostler.control.loops.webhooks import Pace, Webhooks
 from hostler.control.metrics import Metrics
 from hostler.control.webhooks import send
@@ -31,6 +32,12 @@ from support.receiving import NAME, Receiver, receiver
 
 LOOPBACK = networks(["127.0.0.0/8"])
 QUICK = Pace(first_s=0.02, cap_s=0.05, refusals=3)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new webhook is followed now, not within a second: each test makes at least one."""
+    monkeypatch.setattr(loop_module, "_LOOK_S", 0.02)
 
 
 class RunningClock(FrozenClock):

@@ -56,7 +56,32 @@ GUARDS: dict[str, tuple[Guard, str]] = {
         Guard(RULES, "        components(path)", "        pass"),
         f"{ESCAPES}::test_J5_a_mount_covers_nothing_that_the_house_or_the_kernel_puts_there",
     ),
-    "J5_directories_only": (Guard(RULES, "if not stat.S_ISDIR(found.st_mode):", "if False:"), NEVER),
+    "J5_directories_only": (Guard(RULES, "if not stat.S_ISDIR(found[-1].st_mode):", "if False:"), NEVER),
+    "J5_not_below_writable": (
+        Guard(RULES, "if within(mount.source, prefix) and not within(prefix, mount.source):", "if False:"),
+        f"{ESCAPES}::test_J5_nothing_is_mounted_from_within_what_other_containers_write_to",
+    ),
+    **{
+        f"J5_swapped_{number}": (
+            Guard(RULES, text, without),
+            f"{ESCAPES}::test_J5_what_others_could_swap_for_a_link_is_not_mounted",
+        )
+        for number, (text, without) in enumerate(
+            (
+                ("if above.st_uid not in ours:", "if False:"),
+                ("if not above.st_mode & (stat.S_IWGRP | stat.S_IWOTH):", "if True:"),
+                (" or entry.st_uid not in ours", ""),
+            )
+        )
+    },
+    "J5_logs_of_others": (
+        Guard(WORKLOADS, "settings.log_dir or LOG_DIR)", "settings.log_dir)"),
+        f"{ESCAPES}::test_J5_what_other_tenants_containers_have_said_is_never_mounted",
+    ),
+    "J3_nul": (
+        Guard(RULES, 'if any("\\0" in word for', "if any(False for"),
+        f"{ESCAPES}::test_J3_no_argument_and_no_variable_holds_a_nul",
+    ),
     "J5_visible_devices": (
         Guard(ENV, "        system[VISIBLE] = NOTHING_VISIBLE", "        pass"),
         f"{ESCAPES}::test_J4_J5_devices_come_from_the_node_alone",
@@ -85,7 +110,11 @@ GUARDS: dict[str, tuple[Guard, str]] = {
         STOPPED,
     ),
     "TE_20_lines_and_cursor_together": (
-        Guard("hostler.agent.journal.steps", "        save_checkpoint(db, *mark)", "        pass"),
+        Guard(
+            "hostler.agent.journal.journal",
+            "            steps.save_checkpoint(db, key, mark, data)",
+            "            pass",
+        ),
         ANY_DEATH,
     ),
     "RN_07_setup_is_told_first": (
@@ -112,8 +141,8 @@ GUARDS: dict[str, tuple[Guard, str]] = {
         f"{RUN}::test_RN_11_what_an_ended_task_leaves_is_cleared_away",
     ),
     "EF_09_sent_again": (Guard(SESSIONS, "if _outlives_its_agent(draft, task):", "if False:"), FORGOT),
-    "EF_09_not_when_cancelled": (
-        Guard(SESSIONS, "            if not task.cancel_requested:  # else", "            if True:  # else"),
+    "EF_09_cancelled_after_it": (
+        Guard(SESSIONS, "if task.cancel_requested and sent.state == ASSIGNED:", "if False:"),
         FORGOT,
     ),
 }

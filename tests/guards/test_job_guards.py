@@ -45,6 +45,12 @@ GUARDS = [
     ),
     guard(
         JOBS,
+        "    if command.actor.role == MEMBER and command.actor.name != parent.owner:",
+        "    if False:",
+        f"{RULES}::test_TE_16_a_member_puts_no_child_into_anothers_namespace",
+    ),
+    guard(
+        JOBS,
         "    if spec.cluster and spec.backend:",
         "    if False:",
         f"{API}::test_JB_06_a_cluster_and_a_backend_at_once_are_unprocessable",

@@ -24,6 +24,26 @@ def guard(module: str, text: str, without: str, test: str):
 
 
 GUARDS = [
+    *(
+        guard(JOINED, text, without, f"{RELAYS}::test_X1_a_flood_of_what_costs_no_grant_is_kept_nowhere")
+        for text, without in (
+            (" and frame.data:  # what is empty", ":  # what is empty"),
+            (" and not self._is_output_over:", ":"),
+            ("        if not self._is_input_over:", "        if True:"),
+        )
+    ),
+    guard(
+        SESSION,
+        " and not self._is_input_over:",
+        ":",
+        f"{SESSIONS}::test_X1_a_flood_of_ends_of_the_input_is_kept_nowhere",
+    ),
+    guard(
+        "hostler.control.api.routes.operations",
+        "    if body.operation_type in INSIDE_TASKS:",
+        "    if False:",
+        f"{SOCKET}::test_AZ_04_a_member_enters_no_task_by_an_operation_of_its_own_making",
+    ),
     guard(
         JOINED,
         "if relay is None or relay.node_id != node_id:",

@@ -149,6 +149,12 @@ GUARDS = [
         f"{API}::test_who_speaks_slowly_is_cut_off_and_holds_up_nobody",
     ),
     guard(
+        SERVER,
+        " and held >= OWN:",
+        ":",
+        f"{API}::test_S2_tasks_that_hold_all_connections_of_a_node_leave_others_their_own",
+    ),
+    guard(
         SERVER, "if len(self._tasks) >= MOST_OF_TASK or not", "if not", f"{API}::test_connections_of_a_task_are_bounded"
     ),
     guard(

@@ -145,18 +145,18 @@ class House:
         parallel: int = 8,
         transport: str = "auto",
         ca_file: Path | None = None,
-        containers: str = 'runtime = "process"\nallow_process = true',
+        containers: str = demo_files.PROCESSES,
         root: str = "",
     ) -> None:
         """Writes agent.toml anew.
 
         Args:
-            containers: its `[containers]`.
-            root: of the node, where it is not a directory of this house: what is real is looked for below it.
+            containers: its section of that name; what stands in braces is the node's own directory.
+            root: `/` for a node that is this machine: its sizes, sockets and control groups.
         """
         directory = self.home / name
         (directory / "root" / "srv").mkdir(parents=True, exist_ok=True)
-        text = demo_files.agent_toml(self.home, name, self.ports)
+        text = demo_files.agent_toml(self.home, name, self.ports, containers.format(directory))
         text = text.replace("[control]\n", f'[control]\ntransport = "{transport}"\n')
         own = f'ca_file = "{self.home}/source/pki/control/ca.pem"'
         text = text.replace(own, f'ca_file = "{ca_file or ""}"')
@@ -165,7 +165,6 @@ class House:
         if fault_points:
             points = msgspec.json.encode(list(fault_points)).decode()
             text += f"\n[testing]\nenabled = true\nfault_points = {points}\n"
-        text += f"\n[containers]\n{containers}\n"
         (directory / "agent.toml").write_text(f"parallel_tasks = {parallel}\nstop_grace_seconds = 1\n{text}")
 
     def start(self, name: str) -> subprocess.Popen[bytes]:

@@ -13,6 +13,7 @@ from hostler.base.digest import sha256_hex
 from hostler.control.api.app import make_app
 from hostler.control.api.bundles import Bundles
 from hostler.control.api.call import Parts
+from hostler.control.api.lines import Lines
 from hostler.control.api.principal import Authenticator, Projects
 from hostler.control.bundles.files import BundleFiles
 from hostler.control.bundles.settings import BundleSettings
@@ -73,6 +74,7 @@ async def api_in(directory: Path, clock: FrozenClock | None = None) -> AsyncIter
         sender = Sender(WebhookKey(directory / "webhook.key"), Destinations(), fleet.clock)
         code_bundles = BundleFiles(directory / "bundles", BundleSettings(reserve_bytes=0))
         metrics = Metrics()
+        relays = Relays(metrics, SystemClock(), 1800)
         parts = Parts(
             fleet.engine,
             board,
@@ -83,6 +85,7 @@ async def api_in(directory: Path, clock: FrozenClock | None = None) -> AsyncIter
             metrics,
             sender,
             code_bundles,
-            Relays(metrics, SystemClock(), 1800),
+            relays,
+            Lines(relays),
         )
         yield Api(fleet, parts, make_app(parts, "test"))

@@ -7,7 +7,7 @@ import socket
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ class Plane:
     config: ControlConfig
     ports: Ports
     http: httpx.AsyncClient
+    members: dict[tuple[str, str], httpx.AsyncClient] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
@@ -89,6 +90,12 @@ class Plane:
         body = {"name": name, "role": role, "org_id": org, "project_id": project}
         made = await self.call("POST", "/api/v1/admin/principals", 201, json=body)
         return self.client(made["token"])
+
+    async def member(self, name: str, org: str = ORG, project: str = PROJECT) -> httpx.AsyncClient:
+        """One that speaks as that member of the project, made the first time."""
+        if (name, project) not in self.members:
+            self.members[name, project] = await self.principal(name, "project_member", org, project)
+        return self.members[name, project]
 
     def client(self, token: str) -> httpx.AsyncClient:
         headers = {"authorization": f"Bearer {token}"} if token else {}
@@ -189,6 +196,7 @@ async def plane(home: Path, config: ControlConfig | None = None, **settings: Any
                 await _up(made.http, serving)
                 yield made
             finally:
+                await asyncio.gather(*(member.aclose() for member in made.members.values()))
                 stop.set()
                 await asyncio.wait([serving])
 

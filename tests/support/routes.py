@@ -18,6 +18,9 @@ NAMES = {
     "allocation_id": "alc_x",
     "webhook_id": "whk_x",
     "sha256": "0" * 64,
+    "task_id": "tsk_x",
+    "endpoint_id": "web-id",
+    "rest": "metrics",
 }
 
 

@@ -23,18 +23,21 @@ from hostler.agent.taskapi.calls import TaskCalls
 from hostler.agent.taskapi.server import SOCKET, TaskApi
 from hostler.base.clock import SystemClock
 from hostler.base.envelope import TASK_TYPE
-from hostler.catalog.job import JobSpec, container_inputs
+from hostler.catalog.job import Constraint, JobSpec
+from hostler.catalog.load import load_profiles
+from hostler.cli.demo_files import builtin_profiles
 from hostler.wire.codec_task import decode_cancel, decode_task
 from hostler.wire.node import Reports, TaskAccepted, Tasks
 from hostler.wire.report import TaskReport, TaskStatus
 from hostler.wire.task import TaskSpec
-from support.builders import definition
 from support.fake_node import FakeNode, Session
+from support.jobs import can
 from support.outside import InProcess
-from support.plane import Plane, next_port, operations
+from support.plane import ORG, PROJECT, Plane, next_port, operations
 
-ANYTHING = {"type": "object", "additionalProperties": True, "properties": {}}
-JOBS = definition(type_="job.container.run", inputs=ANYTHING)
+_SHIPPED = {each.ref: each for each, _ in load_profiles(builtin_profiles()).definitions}
+JOBS, PRIVATE = _SHIPPED["job.container.run@v1"], _SHIPPED["job.container.private@v1"]
+CAPABILITIES = can(workload_runtimes="containerd,process", os_kernel="linux")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -152,7 +155,7 @@ async def agent(control: Plane, name: str = "gpu-1", path: str = "", **more: Any
     """An enrolled node with an open session that runs what it is sent."""
     node = await control.enroll(name, **more)
     async with AsyncExitStack() as stack:
-        session = await stack.enter_async_context(node.session())
+        session = await stack.enter_async_context(node.session(capabilities=CAPABILITIES))
         calls = await stack.enter_async_context(calls_of(node))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hostler-tasks-"))
         made = TaskAgent(node, TaskApi(Path(folder) / "tasks", calls, SystemClock()), path)
@@ -164,14 +167,20 @@ async def agent(control: Plane, name: str = "gpu-1", path: str = "", **more: Any
             await asyncio.wait([running], timeout=10)
 
 
-async def submit_job(control: Plane, node: FakeNode, spec: JobSpec, user: str = "ann", **more: Any) -> str:
-    """A root job on that node."""
-    path = f"/{user}/{spec.name}"
-    inputs = container_inputs(spec, path, "", path)
-    return await control.submit(node, operation_type="job.container.run", inputs=inputs, **more)
+async def submit_job(
+    control: Plane, node: FakeNode, spec: JobSpec, user: str = "ann", *, org: str = ORG, project: str = PROJECT
+) -> str:
+    """A root job of that user, which runs on that node."""
+    here = Constraint(key="node.id", values=(node.node_id,))
+    body = msgspec.to_builtins(msgspec.structs.replace(spec, constraints=(*spec.constraints, here)))
+    client = await control.member(user, org, project)
+    answer = await client.post(f"/api/v1/projects/{project}/jobs", json=body)
+    assert answer.status_code == 202, answer.text
+    job_id: str = answer.json()["job_id"]
+    return job_id
 
 
-async def ended(control: Plane, job_id: str, limit_s: float = 60.0, project: str = "train") -> Any:
+async def ended(control: Plane, job_id: str, limit_s: float = 60.0, project: str = PROJECT) -> Any:
     async with asyncio.timeout(limit_s):
         while True:
             found = await control.call("GET", f"{operations(project)}/{job_id}")

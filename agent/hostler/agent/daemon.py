@@ -15,19 +15,13 @@
 
 import asyncio
 import functools
-import os
 import random
-import secrets
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from hostler.agent import capabilities
-from hostler.agent.admission.view import AdmissionView
 from hostler.agent.bundles.cache import BundleCache
 from hostler.agent.capability_watch import CapabilityWatch
 from hostler.agent.config import AgentConfig
@@ -52,6 +46,7 @@ from hostler.agent.samples import Samples
 from hostler.agent.session.inbox import Inbox
 from hostler.agent.session.outgoing import Outgoing
 from hostler.agent.session.session import Session
+from hostler.agent.standing import Standing
 from hostler.agent.taskapi.calls import TaskCalls
 from hostler.agent.taskapi.server import TaskApi
 from hostler.agent.workloads import NodeWorkloads
@@ -59,13 +54,10 @@ from hostler.base import systemd
 from hostler.base.clock import SystemClock
 from hostler.base.logs import get_logger
 from hostler.base.version import __version__
-from hostler.wire.node import Heartbeat, Hello, KeysetUpdate
-from hostler.wire.versions import ENVELOPES, OLDEST, PROTOCOL
+from hostler.wire.node import KeysetUpdate
 
 _log = get_logger("hostler.agent.daemon")
 _HOUSEKEEPING_S = 15.0
-DEGRADED = "degraded"  # something hangs in the kernel, where SIGKILL does not reach it (K5)
-CLOCK_SKEW, MOST_SKEW_MS = "clock_skew", 60_000  # a task is signed to be valid a minute early
 
 
 class Daemon:
@@ -74,13 +66,12 @@ class Daemon:
     def __init__(self, config: AgentConfig, journal: Journal, socket: Path | None = None) -> None:
         self.config = config
         self.clock = SystemClock()
-        self._instance_id = secrets.token_hex(16)
         self.journal = journal
         self.me = identity.load(config.state)
         self.trusted = Trusted(config.state, journal, self.clock)
         self.detect = functools.partial(capabilities.detect, containers=config.containers)
         self.capabilities = self.detect(Path(config.files.root))
-        self._told = self.capabilities
+        self.standing = Standing(self)
         self.host = Host(
             root=Path(config.files.root),
             clock=self.clock,
@@ -113,7 +104,7 @@ class Daemon:
 
     def _build(self) -> None:
         inbox, rng = Inbox(), random.Random()
-        self.outgoing = Outgoing(self.journal, self._heartbeat)
+        self.outgoing = Outgoing(self.journal, self.standing.heartbeat)
         self.journal.on_outbox(self.outgoing.rows_added)
         containers, state = self.config.containers, self.config.state / "containers"
         state = Path(containers.state_dir) if containers.state_dir else state
@@ -152,7 +143,7 @@ class Daemon:
             journal=self.journal,
             runner=self.runner,
             trusted=self.trusted,
-            view=self._view,
+            view=self.standing.view,
             clock=self.clock,
             parallel=self.config.parallel_tasks,
             containers=containers.max_containers,
@@ -168,7 +159,7 @@ class Daemon:
         self.session = Session(
             outside=self.outside,
             target=self._target,
-            hello=self._hello,
+            hello=self.standing.hello,
             journal=self.journal,
             inbox=inbox,
             outgoing=self.outgoing,
@@ -203,7 +194,7 @@ class Daemon:
                 )
             ]
             if self.config.observe_socket:
-                observer = Observer(Path(self.config.observe_socket), self._status)
+                observer = Observer(Path(self.config.observe_socket), self.standing.status)
                 running.append(group.create_task(observer.run()))
             await stop.wait()
             systemd.notify("STOPPING=1")
@@ -226,55 +217,21 @@ class Daemon:
 
     async def _housekeeping(self) -> None:
         interval = systemd.watchdog_interval_s() or _HOUSEKEEPING_S
-        before = self.journal.storage, self._drift()
+        before = self.journal.storage, self.standing.drift()
         while True:
-            self._write_status()
+            self.standing.write_status()
             systemd.notify("WATCHDOG=1")
             await asyncio.sleep(min(interval, _HOUSEKEEPING_S))
             if self.journal.storage != "ok":
                 await self.journal.check()
-            if (self.journal.storage, self._drift()) != before:
-                before = self.journal.storage, self._drift()
+            if (self.journal.storage, self.standing.drift()) != before:
+                before = self.journal.storage, self.standing.drift()
                 self.outgoing.beat_now()
 
     def _changed(self) -> None:
         """Said at once, here and there."""
-        self._write_status()
+        self.standing.write_status()
         self.outgoing.beat_now()
-
-    def _status(self) -> dict[str, Any]:
-        return {
-            "node_id": self.me.node_id,
-            "version": __version__,
-            "pid": os.getpid(),
-            "session_uid": self.outside.uid,
-            "at_ms": self.clock.now_ms(),
-            "session": self.session.state,
-            "hold": self._hold(),
-            "drift": self._drift(),
-            "scheduling": self.journal.scheduling or "schedulable",
-            "allocation": msgspec.to_builtins(self.journal.binding),
-            "storage": self.journal.storage,
-            "running_tasks": self.pipeline.running,
-            "hung": self.host.hung,
-            "lost_devices": sorted({node for nodes in self.workloads.lost_devices.values() for node in nodes}),
-            "outbox_rows": self.journal.outbox_rows,
-            "relays": self.outside.open_relays,
-            "log_waiting_bytes": self.runner.log_waiting_bytes,
-            "catalog_version": self.trusted.catalog_version,
-            "resolver": self._resolver_said(),
-            "keyset_version": self.trusted.store.keyset.version,
-            "certificate_expires_ms": self.renewal.current.facts.not_after_ms,
-        }
-
-    def _write_status(self) -> None:
-        path = self.config.state / "status.json"
-        scratch = path.with_suffix(".new")
-        try:
-            scratch.write_bytes(msgspec.json.encode(self._status()))
-            scratch.replace(path)
-        except OSError as err:
-            _log.warning("status.not_written", error=err)
 
     def _target(self) -> tuple[Tls, str]:
         """Where to, and as whom, now."""
@@ -305,79 +262,6 @@ class Daemon:
         """Admission and resolver judge by the new picture from here on; the control plane hears of it at once."""
         self.capabilities = found
         self.outgoing.beat_now()
-
-    def _hold(self) -> str:
-        forgotten = "controller_rollback" if self.journal.held else ""
-        return forgotten or self.session.hold or self.trusted.refused
-
-    def _resolver_said(self) -> str:
-        active = None if self.resolver.drift else self.resolver.active
-        return f"{active.config} of catalog {active.version}" if active else ""
-
-    def _drift(self) -> str:
-        """What is not as it should be, and no task can mend."""
-        if self.renewal.drift:
-            return self.renewal.drift
-        if self.resolver.drift:
-            return self.resolver.drift
-        if abs(self.session.clock_skew_ms) > MOST_SKEW_MS:
-            return CLOCK_SKEW
-        return DEGRADED if self.host.hung or self.workloads.lost_devices else ""
-
-    def _view(self) -> AdmissionView:
-        return AdmissionView(
-            node_id=self.me.node_id,
-            thumbprint=self.me.thumbprint,
-            binding=self.journal.binding,
-            trust=self.trusted.store,
-            catalog=self.trusted.catalog,
-            authority=self.config.authority,
-            capabilities=self.capabilities,
-            high_sequence=self.journal.high_sequence,
-            control_epoch=self.journal.control_epoch,
-            held=self.journal.held,
-            known=self.journal.known,
-            storage=self.journal.storage,
-        )
-
-    def _hello(self) -> Hello:
-        self._told = self.capabilities
-        return Hello(
-            agent_version=__version__,
-            boot_id=capabilities.boot_id(),
-            keyset_version=self.trusted.store.keyset.version,
-            catalog_version=self.trusted.catalog_version,
-            high_sequence=self.journal.high_sequence,
-            control_epoch=self.journal.control_epoch,
-            parallel_tasks=self.config.parallel_tasks,
-            capabilities=self.capabilities,
-            labels=self.config.labels,
-            storage=self.journal.storage,
-            hold=self._hold(),
-            drift=self._drift(),
-            instance_id=self._instance_id,
-            protocol=PROTOCOL,
-            protocol_oldest=OLDEST,
-            envelope_types=ENVELOPES,
-            scheduling=self.journal.scheduling,
-        )
-
-    def _heartbeat(self) -> Heartbeat:
-        """With the capabilities only when they are other than the link has heard of."""
-        news = {} if self.capabilities == self._told else self.capabilities
-        self._told = self.capabilities
-        return Heartbeat(
-            capabilities=news,
-            running_tasks=self.pipeline.running,
-            free_slots=max(0, self.config.parallel_tasks - self.pipeline.in_slots),
-            outbox_rows=self.journal.outbox_rows,
-            storage=self.journal.storage,
-            hold=self._hold(),
-            keyset_version=self.trusted.store.keyset.version,
-            catalog_version=self.trusted.catalog_version,
-            drift=self._drift(),
-            sample=self.samples.next(),
-        )
 
 
 async def run(config: AgentConfig, socket: Path | None = None) -> None:

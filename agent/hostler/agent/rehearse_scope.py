@@ -30,6 +30,7 @@ _REASONS = {
     "package.install": "installs packages with the machine's own package manager",
     "python.env.create": "runs the machine's own Python or conda to build the environment",
     "task.exec": "runs a program inside a container of this machine",
+    "task.forward": "connects to a container of this machine",
     "task.profile": "looks at a container of this machine",
     "service.control": "starts and stops units of the machine's own systemd",
 }

@@ -19,7 +19,7 @@ from hostler.agent.containers.device_book import found as found_devices
 from hostler.agent.containers.ports import PortBook, ports_in
 from hostler.agent.containers.present import present_runtimes
 from hostler.agent.containers.runtime import ContainerRuntime, Found
-from hostler.agent.containers.settings import ContainerSettings
+from hostler.agent.containers.settings import LOG_DIR, ContainerSettings
 from hostler.agent.containers.workload import Bundles, TaskServer
 from hostler.agent.journal.journal import Journal
 from hostler.base.clock import Clock
@@ -68,7 +68,7 @@ class NodeWorkloads:
         self.lost_devices: dict[str, set[str]] = {}
         self._state = state
         self._present = present or (lambda: present_runtimes(root, settings))
-        own = (*kept, str(state), settings.containerd_socket, settings.docker_socket, settings.log_dir)
+        own = (*kept, str(state), settings.containerd_socket, settings.docker_socket, settings.log_dir or LOG_DIR)
         self.kept_paths = tuple(dict.fromkeys(path for path in own if path))
         self._runtimes = dict(runtimes)
         self._journal, self._clock = journal, clock

@@ -228,6 +228,7 @@ class Demo:
         self.console.print(f"{config} nodes list", soft_wrap=True)
         self.console.print(f"           {config} operations get {operation['operation_id']}", soft_wrap=True)
         self.console.print(f"           {config} operations plan node.smoke.noop@v1 --node node-a", soft_wrap=True)
+        self.console.print(f"           {config} jobs run --replicas 3 -- echo hello", soft_wrap=True)
 
     def do(self, arguments: list[str], show: bool = False) -> None:
         """Runs one command to its end; its own words are the error."""

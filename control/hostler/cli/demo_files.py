@@ -15,6 +15,7 @@ from hostler.pki import ceremony
 
 NODES = ("node-a", "node-b", "node-c")
 ORG, PROJECT = "demo-org", "demo"
+PROCESSES = 'runtime = "process"\nallow_process = true'  # jobs need nothing else on this machine
 _DAY_MS = 86_400_000
 
 
@@ -102,7 +103,7 @@ log_format = "json"
 """
 
 
-def agent_toml(home: Path, node: str, ports: Ports) -> str:
+def agent_toml(home: Path, node: str, ports: Ports, containers: str = PROCESSES) -> str:
     return f"""\
 state_dir = "{home}/{node}/state"
 trust_file = "{home}/pki/trust.json"
@@ -117,6 +118,9 @@ root = "{home}/{node}/root"
 
 [fetch]
 ca_file = "{home}/source/pki/control/ca.pem"
+
+[containers]
+{containers}
 """
 
 

@@ -1,21 +1,27 @@
 """`hostler endpoints`: names under which running tasks can be reached."""
 
+import random
+import sys
 import time
+from pathlib import Path
+from typing import Any
 
 import click
 
+from hostler.base.errors import error
 from hostler.cli import operations_api as api
 from hostler.cli.client import Client, quoted
-from hostler.cli.output import guarded, output_option, print_json, table
+from hostler.cli.output import guarded, harmless, output_option, print_json, table
 from hostler.cli.settings import Settings
 
 
 @click.group(name="endpoints")
 def command() -> None:
-    """Names under which running tasks can be reached.
+    """Names under which running tasks can be reached, and their HTTP through the control plane.
 
     \b
     hostler --project train endpoints list --namespace /ann/prepare
+    hostler --project train endpoints get dashboard /metrics
     """
 
 
@@ -42,3 +48,85 @@ def listing(settings: Settings, namespace: str, name: str, output: str) -> None:
 
 def _left(deadline_ms: int | None, now_ms: int) -> str:
     return "for ever" if deadline_ms is None else f"{max(0, deadline_ms - now_ms) // 60_000} min"
+
+
+@command.command(name="get")
+@click.argument("name")
+@click.argument("path", default="/")
+@click.option("--namespace", default="", help="path of a root job, where several have that name")
+@click.option("-X", "--request", "method", default="", help="GET, HEAD, POST, PUT, PATCH or DELETE")
+@click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="a header for the task")
+@click.option("-d", "--data", default=None, help="a body, or @FILE; @- is standard input")
+@click.option("-i", "--include", is_flag=True, help="print the status and the headers as well")
+@click.pass_obj
+@guarded
+def get(
+    settings: Settings,
+    name: str,
+    path: str,
+    namespace: str,
+    method: str,
+    headers: tuple[str, ...],
+    data: str | None,
+    include: bool,
+) -> None:
+    """Ask a task's HTTP endpoint through the control plane, and print what it answers as it comes.
+
+    Ends with 0 for an answer below 400, with 22 for any other, as `curl --fail` does.
+
+    \b
+    hostler endpoints get dashboard /metrics
+    hostler endpoints get model /v1/predict -H 'content-type: application/json' -d @question.json
+    """
+    base = f"/api/v1/projects/{quoted(api.project_of(settings))}/endpoints"
+    client = Client(settings)
+    found = _one(list(client.pages(base, namespace=namespace, endpoint_name=name)), name)
+    address = f"{base}/{quoted(found['task_id'])}/{quoted(found['endpoint_id'])}/proxy/{path.removeprefix('/')}"
+    said = dict(_header(each) for each in headers)
+    with client.through(method or ("GET" if data is None else "POST"), address, said, _body(data)) as answer:
+        if include:
+            click.echo(f"HTTP/1.1 {answer.status_code} {answer.reason_phrase}")
+            for key, value in answer.headers.items():
+                click.echo(f"{key}: {harmless(value)}")
+            click.echo("")
+        for chunk in answer.iter_bytes():
+            if sys.stdout.isatty():
+                click.echo(_lines(chunk), nl=False)
+                continue
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+        if answer.status_code >= 400:
+            raise SystemExit(22)
+
+
+def _one(found: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Tasks that share a name in one namespace are alike: any will do."""
+    if not found:
+        raise error("not_found", f"no task of the project is known as {name!r} now", hint="'hostler endpoints list'")
+    namespaces = sorted({each["namespace"] for each in found})
+    if len(namespaces) > 1:
+        raise error("invalid_request", f"{name!r} stands in {', '.join(namespaces)}", hint="choose with --namespace")
+    return random.choice(found)
+
+
+def _lines(chunk: bytes) -> str:
+    """For a terminal: whatever a task says does nothing to it."""
+    return "\n".join(harmless(line) for line in chunk.decode(errors="replace").split("\n"))
+
+
+def _header(said: str) -> tuple[str, str]:
+    name, colon, value = said.partition(":")
+    if not colon:
+        raise error("invalid_request", f"{said!r} is no header", hint="write it as 'name: value'")
+    return name.strip(), value.strip()
+
+
+def _body(data: str | None) -> bytes | None:
+    if data is None or not data.startswith("@"):
+        return None if data is None else data.encode()
+    if data == "@-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(data[1:]).read_bytes()
+    except OSError as err:
+        raise error("file_error", f"{data[1:]} cannot be read ({err.strerror})") from err

@@ -13,6 +13,7 @@ from hostler.control.api.app import make_app
 from hostler.control.api.bundles import Bundles
 from hostler.control.api.call import Parts
 from hostler.control.api.internal_tls import internal_server
+from hostler.control.api.lines import Lines
 from hostler.control.api.principal import Authenticator, Projects
 from hostler.control.api.relay import MAX_MESSAGE
 from hostler.control.bundles.files import BundleFiles
@@ -131,6 +132,7 @@ def build(config: ControlConfig, engine: Engine, keys: Keys) -> House:
         webhooks=sender,
         code_bundles=code,
         relays=relays,
+        lines=Lines(relays),
         telemetry=telemetry,
         samples=samples,
         sample_file=sample_file,

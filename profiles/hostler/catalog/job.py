@@ -5,6 +5,8 @@ operation's tasks, and each try of a task is an attempt. Names are paths: `/user
 each child (JB-01).
 """
 
+import hashlib
+import re
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,6 +18,9 @@ Part = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$(?
 LabelName = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Argument = Annotated[str, msgspec.Meta(max_length=131_072)]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=31_536_000)]
+
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
+_TOLD_APART = re.compile(r".*-[0-9a-f]{16}")
 
 PRIORITIES = {"low": 100, "normal": 200, "high": 300, "critical": 400}  # bands: a higher one may preempt a lower
 
@@ -126,9 +131,19 @@ def pull_inputs(image: str) -> dict[str, str]:
 
 
 def path_of(user: str, name: str, parent: str = "") -> str:
-    """The whole name. `user` is made fit for a path part; `parent` is a whole name or ""."""
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in user).strip("._-")[:63]
-    return f"{parent}/{name}" if parent else f"/{kept or 'nobody'}/{name}"
+    """The whole name. `parent` is a whole name or ""."""
+    return f"{parent}/{name}" if parent else f"/{user_part(user)}/{name}"
+
+
+def user_part(user: str) -> str:
+    """The first part of a user's paths. No two users share one: whoever has it has the namespace and its keys (TE-16).
+
+    A name that is no path part is made fit, and then told apart by its digest; so is one that looks like that.
+    """
+    if _PART.fullmatch(user) and not _TOLD_APART.fullmatch(user):
+        return user
+    fit = re.sub(r"[^A-Za-z0-9._-]", "-", user).strip("._-")[:46]
+    return f"{fit or 'user'}-{hashlib.sha256(user.encode()).hexdigest()[:16]}"
 
 
 def root_of(path: str) -> str:

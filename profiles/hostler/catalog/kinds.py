@@ -28,7 +28,7 @@ from hostler.catalog.params.python import EnvCreate
 from hostler.catalog.params.reclaim import DeviceSanitize, HandoverCertify, ResidueCheck
 from hostler.catalog.params.resolver import ConfigApply
 from hostler.catalog.params.service import Control
-from hostler.catalog.params.task import TaskExec, TaskProbe, TaskProfile
+from hostler.catalog.params.task import TaskExec, TaskForward, TaskProbe, TaskProfile
 
 
 class Kind(NamedTuple):
@@ -157,6 +157,11 @@ KINDS: dict[str, Kind] = {
         TaskExec,
         "run a program inside a running task's container, over a relay",
         ("exit_code", "bytes_in", "bytes_out", "output_sha256"),
+    ),
+    "task.forward": Kind(
+        TaskForward,
+        "carry one connection to a port of a running task, over a relay",
+        ("bytes_in", "bytes_out", "output_sha256"),
     ),
     "task.profile": Kind(TaskProfile, "watch the processes of a running task for a while", ("profile",)),
     "task.probe": Kind(

@@ -10,6 +10,7 @@ class Code(NamedTuple):
     family: str
     meaning: str
     hint: str
+    http_status: int = 0  # where it is not its family's
 
 
 CODES: dict[str, Code] = {
@@ -121,8 +122,11 @@ CODES: dict[str, Code] = {
     "already_initialised": Code("Conflict", "the directory already holds keys or state", "choose an empty directory; nothing was overwritten"),
     "task_not_running": Code("Conflict", "the task does not run on a node now", "'hostler jobs show' says where its tasks stand"),
     "relay_expired": Code("Conflict", "nobody came to the relay in time", "ask for a new one"),
+    "upgrade_unsupported": Code("Conflict", "the endpoint proxy speaks HTTP and changes to no other protocol", "reach the task with plain HTTP/1.1 requests", 501),
     "relay_taken": Code("Conflict", "somebody is attached to the relay already", "each session is for one; begin another"),
     # -- capacity and dependencies ------------------------------------------------------------
+    "endpoint_unreachable": Code("Unavailable", "a task's endpoint takes no connection, or broke one off", "see the task's log: does it listen on its port, and does it still run?", 502),
+    "endpoint_silent": Code("Unavailable", "a task's endpoint did not answer in time", "see the task's log; then ask again", 504),
     "no_capacity": Code("Exhausted", "no nodes were free in time", "'hostler nodes list' shows what keeps nodes from being lent"),
     "ports_exhausted": Code("Exhausted", "the node has no free port left for a task", "widen containers.port_range in the agent's configuration"),
     "devices_exhausted": Code("Exhausted", "the node's devices are given to other tasks", "wait for one of them to end, or ask for fewer"),

@@ -33,7 +33,7 @@ class HostlerError(Exception):
         ids: correlation_id, operation_id, task_id, step_id as far as known.
     """
 
-    http_status: ClassVar[int] = 500
+    http_status: int = 500  # of its family, where the code has none of its own
     grpc_status: ClassVar[str] = "INTERNAL"
 
     def __init__(self, code: str, message: str, *, hint: str = "", pointer: str = "", **ids: str) -> None:
@@ -41,6 +41,7 @@ class HostlerError(Exception):
             raise KeyError(f"error code {code!r} is not listed in hostler.base.codes")
         super().__init__(message)
         self.code = code
+        self.http_status = CODES[code].http_status or type(self).http_status
         self.message = message
         self.hint = hint or CODES[code].hint
         self.pointer = pointer

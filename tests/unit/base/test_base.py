@@ -76,7 +76,7 @@ def test_canonical_json_survives_its_own_round_trip() -> None:
 
 
 def test_every_code_makes_an_error_of_its_family_with_a_hint() -> None:
-    for name, (family, meaning, hint) in CODES.items():
+    for name, (family, meaning, hint, _) in CODES.items():
         made = error(name, "what happened")
         assert type(made) is FAMILIES[family]
         assert made.hint == hint

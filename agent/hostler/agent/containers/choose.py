@@ -7,9 +7,7 @@ from hostler.agent.containers.docker import Docker
 from hostler.agent.containers.present import CONTAINERD, DOCKER, PROCESS
 from hostler.agent.containers.process import Process
 from hostler.agent.containers.runtime import ContainerRuntime
-from hostler.agent.containers.settings import ContainerSettings
-
-LOG_DIR = "/var/log/hostler/containers"
+from hostler.agent.containers.settings import LOG_DIR, ContainerSettings
 
 
 def open_runtimes(settings: ContainerSettings, state: Path) -> dict[str, ContainerRuntime]:

@@ -57,6 +57,10 @@ class PortBook:
         if ports:
             self._held[attempt_uid] = dict(ports)
 
+    def held(self, attempt_uid: str) -> dict[str, int]:
+        """By name; none for an attempt that has ended."""
+        return dict(self._held.get(attempt_uid, {}))
+
     def free(self, attempt_uid: str) -> None:
         self._held.pop(attempt_uid, None)
 

@@ -83,6 +83,9 @@ class Executed:
     stderr: bytes
 
 
+END_OF_TRANSMISSION = b"\x04"  # what a person types to end the input of a terminal
+
+
 class Terminal(Protocol):
     """A program inside a container with its streams in hand; `close` ends it with all below it."""
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hostler.agent.containers.runtime import EndsInput, SplitTerminal, Terminal
+from hostler.agent.containers.runtime import END_OF_TRANSMISSION, EndsInput, SplitTerminal, Terminal
 from hostler.base.errors import HostlerError, error
 from hostler.wire.race import first_of
 from hostler.wire.relay import (
@@ -34,7 +34,6 @@ from hostler.wire.relay import (
 
 CLIENT_S = 35.0  # how long the other end of the relay is waited for
 _RESIZE_S = 0.1  # between two sizes; of a flood only the last counts
-_END_OF_TRANSMISSION = b"\x04"
 
 
 class RelayLink(Protocol):
@@ -67,6 +66,7 @@ class Session:
         self._room = asyncio.Event()
         self._input: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._granted = 0
+        self._is_input_over = False
         self._size: RelayResize | None = None
         self._resized = asyncio.Event()
         self._sha256 = hashlib.sha256()
@@ -146,7 +146,8 @@ class Session:
         elif isinstance(frame, RelayResize):
             self._size = frame
             self._resized.set()
-        elif isinstance(frame, RelayEnd):
+        elif isinstance(frame, RelayEnd) and not self._is_input_over:
+            self._is_input_over = True  # a flood of ends would fill a queue that nobody reads any more
             self._input.put_nowait(None)
 
     async def _grant(self, count: int) -> None:
@@ -160,7 +161,7 @@ class Session:
         if isinstance(terminal, EndsInput):
             await terminal.end_input()
         elif self._tty:
-            await terminal.write(_END_OF_TRANSMISSION)
+            await terminal.write(END_OF_TRANSMISSION)
         await asyncio.Event().wait()  # the program's end is what ends the session
 
     async def _resize(self, terminal: Terminal) -> None:

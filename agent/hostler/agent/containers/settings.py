@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+LOG_DIR = "/var/log/hostler/containers"
 PortNumber = Annotated[int, msgspec.Meta(ge=1024, le=65_535)]
 
 

@@ -6,6 +6,7 @@ one thread and nothing that a child must not inherit.
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -56,6 +57,8 @@ def start(
             _become(spec, argv, streams, parent if dies else 0, tty=tty)
         except OSError as err:
             os.write(tell, json.dumps([err.errno, err.strerror, err.filename or argv[0]]).encode())
+        except BaseException as err:  # noqa: BLE001 - a forked process never goes on as the one it was forked from
+            os.write(tell, json.dumps([errno.EINVAL, str(err), argv[0]]).encode())
         os._exit(127)
     os.close(tell)
     with os.fdopen(told, "rb") as file:

@@ -48,6 +48,9 @@ class Ports(Protocol):
     def hold(self, attempt_uid: str, ports: dict[str, int]) -> None:
         """What an adopted container has already."""
 
+    def held(self, attempt_uid: str) -> dict[str, int]:
+        """By name; none for an attempt that has ended."""
+
     def free(self, attempt_uid: str) -> None: ...
 
 

@@ -1,6 +1,5 @@
 """Try again, or give up. Pure but for the random generator handed in."""
 
-import email.utils
 import random
 from dataclasses import dataclass, field
 
@@ -60,6 +59,8 @@ class Budget:
 
 def retry_after(text: str, now_ms: int) -> float:
     """Seconds named by a Retry-After header (number or date), 0 when it names none."""
+    import email.utils  # an idle agent has no use for it
+
     text = text.strip()
     if text.isascii() and text.isdigit() and len(text) <= 9:
         return float(text)

@@ -18,14 +18,10 @@ def cpu_millis(root: Path) -> int:
 
 
 def memory_bytes(root: Path) -> int:
-    total = 0
-    for line in read(root / "proc/meminfo").splitlines():
-        name, _, rest = line.partition(":")
-        words = rest.split()
-        if name == "MemTotal" and words and number(words[0]) > 0:
-            total = number(words[0]) * 1024
+    """Of this machine, wherever the root is that steps work below: what runs in containers runs here."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     most = number(read(root / _GROUP / "memory.max", 64))
-    return min(total, most) if most > 0 and total else total
+    return min(total, most) if most > 0 else total
 
 
 def disk_bytes(root: Path, folder: str) -> int:

@@ -35,7 +35,7 @@ class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a receipt says beside the report.
 
     Attributes:
-        outcome: None for a step that failed.
+        outcome: None for a step that failed and has nothing to tell.
         secrets: those that ended with the step.
         sandbox: what a command was held to, and what it tried beyond.
         command_digest: of the command profile that ran, whether named or resolved.

@@ -22,7 +22,7 @@ from hostler.agent.runner.steplog import StepLog, StepMeter
 from hostler.agent.runner.work import Parts, Work, allocation_of, key_of
 from hostler.agent.runner.worklog import WorkLog
 from hostler.agent.secrets.table import Ending, SecretTable, StepSecrets
-from hostler.agent.steps.contract import MintedSecret, MintOrder, Outcome, StepContext, Truth
+from hostler.agent.steps.contract import FailedWith, MintedSecret, MintOrder, Outcome, StepContext, Truth
 from hostler.base.clock import Deadline
 from hostler.base.digest import canonical_json
 from hostler.base.errors import HostlerError, error
@@ -33,7 +33,7 @@ NOT_OPEN = "operation_final"  # what the journal says of a task that is not open
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How a step ended. No error: it succeeded."""
+    """How a step ended. No error: it succeeded; with one, the outcome is what it can tell all the same."""
 
     outcome: Outcome | None = None
     err: HostlerError | None = None
@@ -95,7 +95,7 @@ class StepRun:
         except HostlerError as err:
             if err.code == NOT_OPEN:
                 raise
-            return Ended(err=err)
+            return Ended(err=err, outcome=err.outcome if isinstance(err, FailedWith) else None)
 
     async def resume(self, intent: StoredStep, outputs: Outputs) -> Ended:
         """The truth first: done is finished without running it, not done is run, ambiguous is said (K2)."""

@@ -165,7 +165,7 @@ class TaskRun:
         await step.end(ended, StepStatus(status.value), final)
         self._parts.host.forget_run(self._task.task_id, index)
         self.ended, self._step = final, None
-        if ended.outcome is not None:
+        if ended.outcome is not None and ended.err is None:
             self._outputs[step_id] = ended.outcome.outputs
         point("after_report", self._task.steps[index].kind)
         return final is None

@@ -25,7 +25,7 @@ from hostler.wire.report import StepProgress
 from hostler.wire.task import TaskSpec
 
 CONTAINER_RUN = "container.run"
-BESIDE = frozenset({"task.exec", "task.profile"})
+BESIDE = frozenset({"task.exec", "task.forward", "task.profile"})
 
 
 class Work(Protocol):

@@ -3,6 +3,7 @@
 Nothing here trusts that the control plane looked; a signed task is a wish like any other.
 """
 
+import itertools
 import os
 import stat
 
@@ -27,7 +28,9 @@ TAKEN = (INSIDE, APP, SCRATCH, "/proc", "/sys", "/dev")
 
 
 def check_container(params: ContainerRun, settings: ContainerSettings, runtime: str) -> None:
-    """Raises `container_denied`, `digest_required`, `incompatible`; looks at nothing but its arguments."""
+    """Raises `container_denied`, `digest_required`, `incompatible`, `binding_error`; looks at its arguments alone."""
+    if any("\0" in word for word in (*params.command, *params.setup, *params.environment.values())):
+        raise error("binding_error", "an argument or a variable holds a NUL, which no program can be given")
     if runtime == PROCESS and not settings.allow_process:
         raise _denied("this node runs no job as a plain process", "allow_process")
     if runtime == PROCESS:
@@ -77,6 +80,12 @@ def _check_allowed(mount: Mount, settings: ContainerSettings) -> None:
         raise _denied(f"{mount.source} may not be mounted", "allow_mounts")
     if not mount.read_only and not any(within(mount.source, prefix) for prefix in settings.allow_writable_mounts):
         raise _denied(f"{mount.source} may not be mounted for writing", "allow_writable_mounts")
+    for prefix in settings.allow_writable_mounts:
+        if within(mount.source, prefix) and not within(prefix, mount.source):
+            raise _denied(
+                f"{mount.source} lies in {prefix}, where another container may put a link in its place",
+                "allow_writable_mounts",
+            )
 
 
 def _bind(view: StepView, mount: Mount, kept: tuple[str, ...]) -> Bind:
@@ -85,13 +94,38 @@ def _bind(view: StepView, mount: Mount, kept: tuple[str, ...]) -> Bind:
         if within(mount.source, path) or within(path, mount.source):
             raise error("container_denied", f"{mount.source} would let a container reach {path}", hint="never possible")
     try:
-        with view.host.files.parent(mount.source) as (directory, name):
-            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        found = _on_the_way(view, mount.source)
     except (HostlerError, OSError) as err:
         raise error("container_denied", f"{mount.source} is no directory that can be mounted") from err
-    if not stat.S_ISDIR(found.st_mode):
+    if any(_may_be_swapped(above, entry) for above, entry in itertools.pairwise(found)):
+        raise error(
+            "container_denied",
+            f"{mount.source} can be replaced by others than root, also after it was looked at",
+            hint="let nobody but root write to the directories above it",
+        )
+    if not stat.S_ISDIR(found[-1].st_mode):
         raise error("container_denied", f"{mount.source} is no directory", hint="only directories are mounted")
     return Bind(str(view.host.path(mount.source)), mount.target, mount.read_only)
+
+
+def _on_the_way(view: StepView, path: str) -> list[os.stat_result]:
+    """What each directory from the root on is, and the last component. Raises `HostlerError`, `OSError`."""
+    parts, found = components(path), []
+    for depth in range(1, len(parts) + 1):
+        with view.host.files.parent("/" + "/".join(parts[:depth])) as (directory, name):
+            found.append(os.fstat(directory))
+            last = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    return [*found, last]
+
+
+def _may_be_swapped(above: os.stat_result, entry: os.stat_result) -> bool:
+    """The runtime follows the path once more, by name: between the two looks nobody may put a link there (J5)."""
+    ours = (0, os.geteuid())
+    if above.st_uid not in ours:
+        return True
+    if not above.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return False
+    return not above.st_mode & stat.S_ISVTX or entry.st_uid not in ours
 
 
 def _plain(path: str) -> None:

@@ -10,9 +10,9 @@ from hostler.agent.steps.container_image import reference_in
 from hostler.agent.steps.container_notes import Noted, noted
 from hostler.agent.steps.container_rules import PROCESS, binds_of, check_container
 from hostler.agent.steps.container_task import ContainerTask
-from hostler.agent.steps.contract import Change, Outcome, Plan, Probe, StepContext, StepView, Truth
+from hostler.agent.steps.contract import Change, FailedWith, Outcome, Plan, Probe, StepContext, StepView, Truth
 from hostler.base.digest import digest_of
-from hostler.base.errors import error
+from hostler.base.errors import StepFailed, error
 from hostler.catalog.params.container import ContainerRun
 from hostler.wire.report import Artifact
 
@@ -41,7 +41,13 @@ class ContainerRunKind:
         return Plan(tuple(changes))
 
     async def apply(self, context: StepContext) -> Outcome:
-        return _outcome(context, await ContainerTask(context, workloads_of(context)).run())
+        task = ContainerTask(context, workloads_of(context))
+        try:
+            return _outcome(context, await task.run())
+        except StepFailed as err:
+            if task.failed is None:
+                raise
+            raise FailedWith(err, _outcome(context, task.failed)) from err
 
     async def probe(self, view: StepView) -> Probe:
         """Done where the end is noted, which is after the last line was told; else apply takes up what is there."""

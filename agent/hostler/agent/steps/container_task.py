@@ -34,6 +34,7 @@ class ContainerTask:
         self._begun = bool(self._notes.now.image)  # from then on there may be something to stop
         self._given: tuple[Given, ...] = ()
         self._ports: dict[str, int] = {}
+        self.failed: Noted | None = None  # how it ended, where that was by itself and not well
 
     async def run(self) -> Noted:
         """What is to be said of it, once it ended well and everything it said was told; raises for any other end.
@@ -66,8 +67,12 @@ class ContainerTask:
                 await self._phase(decided, spec.SETUP_PHASE, standing)
                 await self._notes.keep()  # nobody reads its output again once there is a main container
             container, status = await self._phase(decided, spec.MAIN_PHASE, standing)
+        ended = self._with_end(container, status)
         with contextlib.suppress(HostlerError):  # the step's end is written until the disk takes it (K4)
-            await self._notes.keep(main=container, status=msgspec.to_builtins(status))
+            await self._notes.keep(main=container, status=ended.status)
+        return ended
+
+    def _with_end(self, container: str, status: Status) -> Noted:
         return msgspec.structs.replace(self._notes.now, main=container, status=msgspec.to_builtins(status))
 
     def _check_fresh(self) -> None:
@@ -100,6 +105,7 @@ class ContainerTask:
         status = await watched.to_the_end(container, phase)
         failure = failure_of(status, phase)
         if failure is not None:
+            self.failed = self._with_end(container, status)
             raise failure
         return container, status
 

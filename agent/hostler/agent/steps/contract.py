@@ -27,6 +27,7 @@ from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.secrets.table import StepSecrets
 from hostler.base.clock import Deadline
 from hostler.base.digest import digest_of
+from hostler.base.errors import HostlerError, StepFailed
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.policy import allows_source
 from hostler.wire.report import Artifact
@@ -72,7 +73,7 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step did, when it succeeded. Failure is an exception (`StepFailed` and others).
+    """What a step did, when it succeeded. Failure is an exception (`StepFailed` and others; `FailedWith` has both).
 
     Attributes:
         outputs: plain JSON values that later steps may bind, by name.
@@ -88,6 +89,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     files_before: tuple[FileState, ...] = ()
     files_after: tuple[FileState, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
+
+
+class FailedWith(StepFailed):
+    """A failure that leaves something to tell: its outcome goes into report and receipt, and binds to no later step."""
+
+    def __init__(self, err: HostlerError, outcome: Outcome) -> None:
+        super().__init__(err.code, err.message, hint=err.hint)
+        self.outcome = outcome
 
 
 class MintOrder(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,6 +37,7 @@ MODULES: dict[str, str] = {
     "residue.check": "hostler.agent.steps.residue_check",
     "handover.certify": "hostler.agent.steps.handover_certify",
     "task.exec": "hostler.agent.steps.task_exec",
+    "task.forward": "hostler.agent.steps.task_forward",
     "task.profile": "hostler.agent.steps.task_profile",
     "task.probe": "hostler.agent.steps.task_probe",
 }

@@ -28,6 +28,7 @@ _log = get_logger("hostler.agent.taskapi")
 SOCKET = "task.sock"
 READ_S, WRITE_S = 15.0, 15.0  # for a whole request, however slowly it comes
 MOST_OF_TASK, MOST_OF_NODE = 32, 512  # open connections
+OWN = 4  # that a task may have however many the others hold
 _ATTEMPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 
@@ -76,9 +77,9 @@ class TaskApi:
                 if entry.name not in keep:
                     shutil.rmtree(entry, ignore_errors=True)
 
-    def enter(self) -> bool:
-        """Whether one more connection has room on this node."""
-        if self._open >= MOST_OF_NODE:
+    def enter(self, held: int) -> bool:
+        """Whether a task that holds so many connections may have one more on this node."""
+        if self._open >= MOST_OF_NODE and held >= OWN:
             return False
         self._open += 1
         return True
@@ -112,7 +113,7 @@ class _Serving:
         task = asyncio.current_task()
         assert task is not None
         try:
-            if len(self._tasks) >= MOST_OF_TASK or not self._api.enter():
+            if len(self._tasks) >= MOST_OF_TASK or not self._api.enter(len(self._tasks)):
                 await _say(writer, refused(error("rate_limited", "too many connections to the task API at once")))
                 return
             self._tasks.add(task)

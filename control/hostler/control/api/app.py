@@ -19,7 +19,7 @@ from starlette.routing import WebSocketRoute
 from hostler.base.errors import HostlerError, error
 from hostler.base.ids import new_id
 from hostler.base.logs import get_logger
-from hostler.control.api import openapi, relay
+from hostler.control.api import endpoint_table, openapi, relay
 from hostler.control.api.authz import permit
 from hostler.control.api.call import Call, Parts
 from hostler.control.api.principal import Caller
@@ -52,7 +52,10 @@ def make_app(parts: Parts, version: str) -> Starlette:
     routes = [HttpRoute(route.served, _Edge(route, parts), methods=[route.method]) for route in ROUTES]
     routes += [HttpRoute("/health", health), HttpRoute("/metrics", metrics)]
     routes += [HttpRoute("/openapi.json", served), *web_routes()]
-    sockets = [WebSocketRoute(relay.PATH, partial(relay.serve, parts=parts))]
+    sockets = [
+        WebSocketRoute(relay.PATH, partial(relay.serve, parts=parts)),
+        WebSocketRoute(endpoint_table.PROXY_SERVED, partial(relay.unsupported, parts=parts)),
+    ]
 
     async def unrouted(request: Request, err: Exception) -> Response:
         return _http_problem(err, _correlation(request, parts), _methods_of(routes, request.url.path))
@@ -104,7 +107,7 @@ class _Edge:
     async def _handle(self, call: Call) -> Any:
         permit(call.principal, self._route.permission)
         for name in call.request.query_params:
-            if name not in self._route.query:
+            if name not in self._route.query and not self._route.any_query:
                 raise error("unknown_field", f"there is no query parameter {name[:64]!r} here", pointer=f"/{name[:64]}")
         return await self._route.handler(call)
 
@@ -183,8 +186,13 @@ def _correlation(request: Request, parts: Parts) -> str:
 
 
 def _methods_of(routes: list[HttpRoute], path: str) -> str:
-    """For `Allow`: what the path takes, over all routes that stand on it."""
-    return ", ".join(sorted(set().union(*(r.methods or () for r in routes if r.path_regex.match(path)))))
+    """For `Allow`: what the path takes, over all routes that stand on it.
+
+    Where a name may hold slashes, the longest template means the path: `…/cancel` is not a job of that name.
+    """
+    standing = [route for route in routes if route.path_regex.match(path)]
+    template = max((route.path for route in standing), key=len, default="")
+    return ", ".join(sorted(set().union(*(route.methods or () for route in standing if route.path == template))))
 
 
 def _http_problem(err: Exception, correlation_id: str, allowed: str) -> Response:

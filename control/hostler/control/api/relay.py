@@ -64,6 +64,15 @@ async def serve(socket: WebSocket, *, parts: Parts) -> None:
         await socket.send_denial_response(problem(err, new_id("cor", parts.engine.clock.now_ms())))
 
 
+async def unsupported(socket: WebSocket, *, parts: Parts) -> None:
+    """Where HTTP alone is spoken."""
+    try:
+        await parts.authenticator.of(socket.headers.get("authorization", ""))
+        raise error("upgrade_unsupported", "a request through the proxy stays HTTP/1.1")
+    except HostlerError as err:
+        await socket.send_denial_response(problem(err, new_id("cor", parts.engine.clock.now_ms())))
+
+
 class _Attached:
     def __init__(self, socket: WebSocket, relay: Relay, parts: Parts, caller: Caller, authorization: str) -> None:
         self._socket = socket

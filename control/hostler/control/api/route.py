@@ -14,6 +14,7 @@ class Route(NamedTuple):
     """Attributes:
     action: what a mutation is called in the audit; "" for what only reads.
     query: names of the query parameters; any other is refused.
+    any_query: what stands there is not ours to read.
     events: the answer may be server-sent events.
     binary: the answer is bytes.
     upload: the body is bytes.
@@ -32,11 +33,12 @@ class Route(NamedTuple):
     upload: bool = False
     action: str = ""
     answer: Any = None
+    any_query: bool = False
 
     @property
     def served(self) -> str:
-        """The path as the router takes it: a job may be named by its own path, which has slashes."""
-        return self.path.replace("{job_id}", "{job_id:path}")
+        """The path as the router takes it: a job's own path has slashes, and so has what is asked of a task."""
+        return self.path.replace("{job_id}", "{job_id:path}").replace("{rest}", "{rest:path}")
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ import msgspec
 
 from hostler.base.digest import canonical_json
 from hostler.base.errors import error
-from hostler.catalog.job import PRIORITIES, JobSpec, container_inputs, path_of, root_of
+from hostler.catalog.job import PRIORITIES, JobSpec, container_inputs, path_of, pull_inputs, root_of
 from hostler.control.kernel import code_bundles, events, job_book, job_flow
 from hostler.control.kernel import submit as submits
 from hostler.control.kernel.actor import Actor
@@ -24,14 +24,14 @@ from hostler.control.kernel.transitions import FINAL, IN_FLIGHT, SUCCEEDED
 
 replace = msgspec.structs.replace
 MOST_PARTS = 16  # of a path
+MEMBER = "project_member"
 # what a child that names no image has from its parent: it runs the same program
 _INHERITED = ("image", "bundle", "setup", "runtime", "pull_credential")
 
 
 def submit(draft: Draft, command: SubmitJob) -> Decision:
     """→ `JobSubmitted`. Everything is checked before anything is stored; the tasks get their nodes at once or later."""
-    parent = _parent(draft, command.org_id, command.project_id, command.parent) if command.parent else None
-    return draft.decision(_submit(draft, command, parent))
+    return draft.decision(_submit(draft, command, _asked_parent(draft, command)))
 
 
 def submit_child(draft: Draft, command: SubmitChildJob) -> Decision:
@@ -48,7 +48,7 @@ def question_of(draft: Draft, command: SubmitJob | SubmitChildJob) -> Question |
         parent, operation = _caller(draft, command)
         asked = _of_child(command, parent, operation)
         return submits.question_of(draft, _submitted(draft, asked, _name(asked, parent), parent))
-    above = _parent(draft, command.org_id, command.project_id, command.parent) if command.parent else None
+    above = _asked_parent(draft, command)
     return submits.question_of(draft, _submitted(draft, command, _name(command, above), above))
 
 
@@ -140,11 +140,13 @@ def _check(spec: JobSpec) -> None:
     if spec.cluster and spec.backend:
         raise error("invalid_request", "a job names a cluster or a backend, not both", pointer="/cluster")
     if spec.backend not in ("", "node_agent"):
-        raise error("backend_not_implemented", f"there is no backend {spec.backend!r}", pointer="/backend")
+        raise error("unknown_target", f"there is no backend {spec.backend!r} here", pointer="/backend")
     if spec.cluster:
         raise error("unknown_target", f"there is no other cluster {spec.cluster!r} known here", pointer="/cluster")
-    if len(set(spec.ports)) != len(spec.ports):
+    if len({name.replace("-", "_") for name in spec.ports}) != len(spec.ports):  # as they stand in HOSTLER_PORT_…
         raise error("invalid_request", "each port has a name of its own", pointer="/ports")
+    if any("\0" in word for word in (*spec.command, *spec.setup, *spec.environment.values())):
+        raise error("invalid_request", "an argument or a variable holds a NUL, which no program can be given")
     if not spec.image and spec.runtime not in ("", "process"):
         raise error("invalid_request", f"runtime {spec.runtime} needs an image", pointer="/image")
     for index, each in enumerate(spec.constraints):
@@ -175,6 +177,20 @@ def _existing(draft: Draft, present: JobRow, spec: JobSpec, actor: Actor) -> Job
         job_flow.end_tree(draft, present, actor, "replaced")
     draft.update(replace(job_book.job_of(draft, present.job_id), current=0))
     return None
+
+
+def _asked_parent(draft: Draft, command: SubmitJob) -> JobRow | None:
+    """A child has its parent's namespace with its keys, its owner's share and its budget: no member adds to another's.
+
+    Raises:
+        HostlerError: `not_found`, `operation_final`, `scope_denied`.
+    """
+    if not command.parent:
+        return None
+    parent = _parent(draft, command.org_id, command.project_id, command.parent)
+    if command.actor.role == MEMBER and command.actor.name != parent.owner:
+        raise error("scope_denied", "a project_member submits children of its own jobs only", pointer="/parent")
+    return parent
 
 
 def _parent(draft: Draft, org_id: str, project_id: str, named: str) -> JobRow:
@@ -211,6 +227,8 @@ def _submitted(draft: Draft, command: SubmitJob, name: str, parent: JobRow | Non
     ref = settings.private_ref if spec.pull_credential else settings.ref
     operation_type, _, version = ref.rpartition("@")
     inputs: dict[str, Any] = container_inputs(spec, name, parent.name if parent else "", root_of(name))
+    if spec.pull_credential:
+        inputs |= pull_inputs(spec.image)
     return SubmitOperation(
         actor=command.actor,
         org_id=command.org_id,

@@ -28,6 +28,8 @@ TRIGGER_SOURCES = (
     "federation",
     "system",
 )
+# what the audit calls those that have a route of their own (SE-02)
+_ACTIONS = {"job.task.exec": "job.exec", "job.task.profile": "job.profile"}
 ASKED = "tenant_request"  # an engine outside has no say in what the house does for itself
 
 
@@ -40,7 +42,7 @@ def submit(draft: Draft, command: SubmitOperation) -> Decision:
     earlier = _earlier(draft, command, request_digest(command))
     if earlier is not None:
         return draft.decision(earlier)
-    operation, row = place(draft, command)
+    operation, row = place(draft, command, _ACTIONS.get(command.operation_type, "operation.submit"))
     is_deprecated = row.state == "deprecated"
     note = row.deprecation_note if is_deprecated else ""
     return draft.decision(OperationCreated(operation.operation_id, True, is_deprecated, note))

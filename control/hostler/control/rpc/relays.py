@@ -46,8 +46,10 @@ class Relay:
         self._attached: set[str] = set()
         self._up: deque[RelayFrame] = deque()
         self._up_bytes = 0
+        self._taken = 0  # of `_up_bytes`, by the client
         self._down: deque[RelayFrame] = deque()
         self._size: RelayResize | None = None
+        self._is_input_over = self._is_output_over = False
         self._credit = 0  # what the agent has granted to the client
         self._news = {AGENT: asyncio.Event(), CLIENT: asyncio.Event()}
         self.why: HostlerError | None = None
@@ -81,14 +83,18 @@ class Relay:
         """Raises `relay_closed` for an agent that sends more than it was granted."""
         if isinstance(frame, RelayWindow):
             self._credit += frame.bytes
-            self._tell_client(frame)
-        elif isinstance(frame, RelayData):
+            if self._up and isinstance(last := self._up[-1], RelayWindow):  # a flood of them is still one
+                self._up[-1] = RelayWindow(last.bytes + frame.bytes)
+            else:
+                self._tell_client(frame)
+        elif isinstance(frame, RelayData) and frame.data:  # what is empty costs no grant
             self._up_bytes += len(frame.data)
             if self._up_bytes > WINDOW:
                 raise error("relay_closed", "the node sent more than it was granted")
             self._metrics.relay_bytes.labels("up").inc(len(frame.data))
             self._tell_client(frame)
-        elif isinstance(frame, RelayEnd):
+        elif isinstance(frame, RelayEnd) and not self._is_output_over:
+            self._is_output_over = True
             self._tell_client(frame)
 
     async def to_agent(self) -> AsyncIterator[RelayFrame]:
@@ -125,26 +131,42 @@ class Relay:
         self._news[AGENT].set()
 
     def end_input(self) -> None:
-        self._say_down(RelayEnd())
+        """Once: what is said again is kept nowhere."""
+        if not self._is_input_over:
+            self._is_input_over = True
+            self._say_down(RelayEnd())
 
     async def to_client(self) -> AsyncIterator[RelayFrame]:
-        """Data, windows and the end; the agent is granted more only when the taker comes for more."""
-        news = self._news[CLIENT]
+        """Data, windows and the end."""
         while True:
-            while self._up:
-                frame = self._up.popleft()
-                if isinstance(frame, RelayEnd):
-                    yield frame
-                    return
-                yield frame
-                if isinstance(frame, RelayData):
-                    self._up_bytes -= len(frame.data)
-                    self._say_down(RelayWindow(len(frame.data)))
-            if self.why is not None:
-                yield RelayEnd(error_code=self.why.code, message=self.why.message)
+            frame = await self.take()
+            yield frame
+            if isinstance(frame, RelayEnd):
                 return
-            news.clear()
-            await news.wait()
+
+    async def take(self) -> RelayFrame:
+        """The next for the client, an end at the end; the agent is granted more only when the taker comes for more."""
+        self._grant_taken()
+        while not self._up:
+            if self.why is not None:
+                return RelayEnd(error_code=self.why.code, message=self.why.message)
+            self._news[CLIENT].clear()
+            await self._news[CLIENT].wait()
+        frame = self._up.popleft()
+        if isinstance(frame, RelayData):
+            self._taken = len(frame.data)
+        return frame
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is open, and the agent has said nothing that was not taken but that it takes more."""
+        return self.why is None and all(isinstance(frame, RelayWindow) for frame in self._up)
+
+    def _grant_taken(self) -> None:
+        if self._taken:
+            self._up_bytes -= self._taken
+            self._say_down(RelayWindow(self._taken))
+            self._taken = 0
 
     def _tell_client(self, frame: RelayFrame) -> None:
         self._up.append(frame)

@@ -91,6 +91,12 @@ def page(
     return page_of(found, page_size, lambda view: f"{view.task_id}/{view.endpoint_id}")
 
 
+def one(db: sqlite3.Connection, project_id: str, task_id: str, endpoint_id: str, now_ms: int) -> EndpointView | None:
+    """A live one."""
+    asked = {"project": project_id, "task": task_id, "endpoint": endpoint_id, "now": now_ms}
+    return next(iter(_views(db, local_tasks.ENDPOINT_SHOWN, asked)), None)
+
+
 def over(db: sqlite3.Connection, now_ms: int) -> bool:
     return db.execute(local_tasks.ENDPOINTS_OVER, {"now": now_ms, "limit": 1}).fetchone() is not None
 

@@ -107,6 +107,7 @@ ENDPOINTS_SHOWN = f"""
       AND (:name = '' OR e.name = :name) AND (e.task_id, e.endpoint_id) > (:task, :endpoint)
     ORDER BY e.task_id, e.endpoint_id LIMIT :limit
 """
+ENDPOINT_SHOWN = f"SELECT {_E}, n.name AS node_name {_LIVE} AND e.task_id = :task AND e.endpoint_id = :endpoint"
 ENDPOINTS_OVER = f"""
     SELECT {_E} FROM endpoints e INDEXED BY endpoints_live
     LEFT JOIN local_tasks t ON t.task_id = e.task_id AND t.attempt_uid = e.attempt_uid

@@ -229,6 +229,10 @@ class Reader:
     ) -> Page[EndpointView]:
         return await self._ask(endpoints.page, project_id, namespace, name, cursor, page_size, self._clock.now_ms())
 
+    async def endpoint(self, project_id: str, task_id: str, endpoint_id: str) -> EndpointView | None:
+        """See `store.endpoints.one`."""
+        return await self._ask(endpoints.one, project_id, task_id, endpoint_id, self._clock.now_ms())
+
     async def endpoints_over(self) -> bool:
         """Whether there is anything to sweep."""
         return await self._ask(endpoints.over, self._clock.now_ms())

@@ -1,4 +1,7 @@
-"""Parameters of what is done to a running task: `task.exec`, `task.profile` (API-26) and `task.probe` (SK-23)."""
+"""Parameters of what is done to a running task.
+
+`task.exec` and `task.profile` (API-26), `task.forward` (TE-22), `task.probe` (SK-23).
+"""
 
 from typing import Annotated, Literal
 
@@ -28,6 +31,21 @@ class TaskExec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     tty: bool = False
     rows: Extent = 24
     columns: Extent = 80
+
+
+class TaskForward(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Carries one connection to a port of a task that runs here, for whoever attaches to the relay.
+
+    Attributes:
+        task_id, attempt_uid: whose port; one of another project is not found.
+        relay_id: where its bytes come from and go to; good for one connection.
+        port: one that this attempt was given; nothing else of the node or its network can be named.
+    """
+
+    task_id: Id
+    attempt_uid: Id
+    relay_id: Id
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
 class TaskProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

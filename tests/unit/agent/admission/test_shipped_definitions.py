@@ -53,6 +53,7 @@ INPUTS: dict[str, dict[str, Any]] = {
         "ca_sha256": [SHA],
         "packages": [{"name": "containerd"}, {"name": "kubelet", "version": "1.31.0-1.1"}],
     },
+    "job.task.forward@v1": {"task_id": "t", "attempt_uid": "a", "relay_id": "r", "port": 30000},
     "job.task.exec@v1": {"task_id": "t", "attempt_uid": "a", "relay_id": "r", "command": ["id"]},
     "job.task.profile@v1": {"task_id": "t", "attempt_uid": "a"},
     "model.artifact.stage@v1": {"url": "https://models.example/m.bin", "sha256": SHA, "path": "/srv/models/m.bin"},

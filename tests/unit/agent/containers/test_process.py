@@ -200,3 +200,10 @@ def test_OB_07_two_files_of_half_the_size_are_kept(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["task.log", "task.log.1"]
     assert all(path.stat().st_size <= 2000 for path in tmp_path.iterdir())
     assert (tmp_path / "task.log").read_text().endswith("line 199\n")
+
+
+async def test_J3_what_cannot_be_an_argument_is_said_and_nothing_goes_on(runtime: Process) -> None:
+    with pytest.raises(HostlerError) as refused:
+        await started(runtime, "true", command=("/bin/sh", "a\0b"))
+    assert refused.value.code == "container_failed"
+    assert "null byte" in refused.value.message

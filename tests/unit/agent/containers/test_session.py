@@ -197,3 +197,10 @@ def test_X1_a_transcript_holds_nothing_that_a_terminal_acts_on() -> None:
     assert lines[0] == "gr\u00fc\\x1b[2J\\x9b"
     assert lines[1] == "x" * LONGEST
     assert lines[2] == "x\ufffd"
+
+
+async def test_X1_a_flood_of_ends_of_the_input_is_kept_nowhere() -> None:
+    run = Run("cat")
+    for _ in range(500):
+        run.session._take(RelayEnd())
+    assert run.session._input.qsize() == 1

@@ -22,15 +22,15 @@ def test_a_control_group_bounds_what_there_is(tmp_path: Path) -> None:
     assert cpu_millis(tmp_path) >= 1000
     assert cpu_millis(put(tmp_path, "sys/fs/cgroup/cpu.max", "max 100000\n")) >= 1000
     assert cpu_millis(put(tmp_path, "sys/fs/cgroup/cpu.max", "50000 100000\n")) == 500
-    put(tmp_path, "proc/meminfo", "MemTotal:        8000000 kB\nMemFree: 1 kB\n")
-    assert memory_bytes(tmp_path) == 8_192_000_000
-    assert memory_bytes(put(tmp_path, "sys/fs/cgroup/memory.max", "max\n")) == 8_192_000_000
+    whole = memory_bytes(tmp_path)
+    assert whole > 1 << 28, "a root that steps work below says nothing of the machine's memory"
+    assert memory_bytes(put(tmp_path, "sys/fs/cgroup/memory.max", "max\n")) == whole
     assert memory_bytes(put(tmp_path, "sys/fs/cgroup/memory.max", "1048576\n")) == 1_048_576
 
 
-@pytest.mark.parametrize("text", ["", "MemTotal:", "MemTotal: -4 kB", "MemTotal: much kB", "\0"])
-def test_what_cannot_be_read_is_not_guessed(tmp_path: Path, text: str) -> None:
-    assert memory_bytes(put(tmp_path, "proc/meminfo", text)) == 0
+@pytest.mark.parametrize("text", ["", "-4", "much", "\0"])
+def test_a_limit_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
+    assert memory_bytes(put(tmp_path, "sys/fs/cgroup/memory.max", text)) > 1 << 28
     put(tmp_path, "sys/fs/cgroup/cpu.max", text)
     assert cpu_millis(tmp_path) >= 1000
 

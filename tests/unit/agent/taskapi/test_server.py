@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import httpx
 import jsonschema
 import msgspec
 import pytest
@@ -242,6 +243,23 @@ async def test_connections_of_a_task_are_bounded() -> None:
             writer.close()
         await asyncio.sleep(0.1)
         assert (await api.http.get("/v1/context")).status_code == 200
+
+
+async def test_S2_tasks_that_hold_all_connections_of_a_node_leave_others_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_module, "MOST_OF_NODE", 8)
+    async with served() as api, api.server.serve(msgspec.structs.replace(FACTS, attempt_uid="att_other")) as other:
+        greedy = [await asyncio.open_unix_connection(str(api.path)) for _ in range(8)]
+        await asyncio.sleep(0.1)
+        assert (await api.http.get("/v1/context")).status_code == 429
+        own = [await asyncio.open_unix_connection(str(other / server_module.SOCKET)) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        transport = httpx.AsyncHTTPTransport(uds=str(other / server_module.SOCKET))
+        async with httpx.AsyncClient(transport=transport, base_url="http://task") as http:
+            assert (await http.get("/v1/context")).status_code == 200
+        for _, writer in (*greedy, *own):
+            writer.close()
 
 
 async def test_a_large_body_is_taken_to_the_limit_and_no_further() -> None:

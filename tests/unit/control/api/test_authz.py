@@ -8,6 +8,7 @@ from starlette.routing import Route as HttpRoute
 from starlette.routing import WebSocketRoute
 
 from hostler.control.api.authz import PERMISSIONS, ROLES
+from hostler.control.api.endpoint_table import PROXY_SERVED
 from hostler.control.api.relay import PATH as RELAY
 from hostler.control.api.route import Route
 from hostler.control.api.table import ROUTES
@@ -35,10 +36,10 @@ def test_SE_02_every_route_that_changes_something_has_a_name_in_the_audit() -> N
 
 async def test_nothing_is_served_that_is_not_in_the_table_but_the_open_pages(tmp_path: Path) -> None:
     async with api_in(tmp_path) as api:
-        (socket,) = [route for route in api.app.routes if isinstance(route, WebSocketRoute)]
-        assert socket.path == RELAY  # tests/fault/test_X1_terminals.py says who may attach
+        sockets = [route.path for route in api.app.routes if isinstance(route, WebSocketRoute)]
+        assert sockets == [RELAY, PROXY_SERVED]  # test_X1_terminals.py says who may attach; the other only refuses
         served = {(r.path, *sorted(r.methods - {"HEAD"})) for r in api.app.routes if isinstance(r, HttpRoute)}
-        assert len(served) == len(api.app.routes) - 1
+        assert len(served) == len(api.app.routes) - 2
     assert served - {(route.served, route.method) for route in ROUTES} == {(path, "GET") for path in OPEN}
 
 

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostler.control.api import openapi
+from hostler.control.api.endpoint_table import PROXY
 from hostler.control.api.table import ROUTES
 from support.http_api import api_in
 from support.routes import NAMES
@@ -164,6 +165,8 @@ def test_AR_08_no_route_takes_the_bytes_of_an_artifact() -> None:
             assert set(methods) == {"get"}, path
         if path == "/api/v1/projects/{project_id}/bundles/{sha256}":
             assert set(methods.pop("put")["requestBody"]["content"]) == {"application/octet-stream"}
+        if path == PROXY:  # goes on to a task as it comes, and is kept nowhere
+            continue
         bodies += [operation["requestBody"]["content"] for operation in methods.values() if "requestBody" in operation]
     assert bodies
     assert {kind for body in bodies for kind in body} == {"application/json"}

@@ -16,23 +16,36 @@ from hostler.control.kernel.endpoints import MAX_LEASE_MS, MOST_OF_TASK, host_an
 from hostler.control.kernel.rows import NodeRow, OperationRow, TaskRow
 from support.builders import definition
 from support.control import submit
+from support.jobs import JobBench, spec
 from support.memory_view import Bench
 
 MINUTE = 60_000
-JOB = {"type": "object", "additionalProperties": True, "properties": {}}
 
 
 class Running:
-    """One task of a job, as it runs on a node."""
+    """One task of a job, or of a job's descendant, as it runs on a node."""
 
-    def __init__(self, bench: Bench, job: str = "/ann/train", type_: str = "job.container.run") -> None:
-        self.bench = bench
-        self.node = bench.node()
-        bench.define(definition(type_=type_, inputs=JOB))
-        inputs = {"job": job, "parent": "", "namespace": "/somebody/else"}
-        operation_id = bench.run(submit(self.node, operation_type=type_, inputs=inputs)).operation_id
+    def __init__(self, bench: JobBench, *names: str) -> None:
+        bench.worker()
+        job_id = ""
+        for name in names or ("train",):
+            job_id = bench.submit(spec(name), parent=job_id)
+        self._of(bench, job_id)
+
+    @classmethod
+    def of_operation(cls, bench: Bench) -> "Running":
+        """The same of an operation that is no job."""
+        bench.define(definition())
+        made = cls.__new__(cls)
+        made._of(bench, bench.run(submit(bench.node())).operation_id)
+        return made
+
+    def _of(self, bench: Bench, operation_id: str) -> None:
+        self.bench, self.operation_id = bench, operation_id
         (self.task,) = bench.tasks(operation_id)
-        self.operation_id = operation_id
+        node = bench.view.get(NodeRow, self.task.node_id)
+        assert isinstance(node, NodeRow)
+        self.node = node
 
     def asks(self, **changes: Any) -> RegisterEndpoint:
         said: dict[str, Any] = {
@@ -76,11 +89,11 @@ class Running:
 
 @pytest.fixture
 def running() -> Running:
-    return Running(Bench())
+    return Running(JobBench())
 
 
-def test_TE_16_a_name_is_registered_under_the_path_of_the_root_job_whatever_the_inputs_say() -> None:
-    running = Running(Bench(), job="/ann/train/shards/part-3")
+def test_TE_16_a_name_is_registered_under_the_path_of_the_root_job() -> None:
+    running = Running(JobBench(), "train", "shards", "part-3")
     lease = running.registers()
     assert (lease.namespace, lease.name) == ("/ann/train", "actor")
     assert running.row().namespace == "/ann/train"
@@ -172,14 +185,13 @@ def test_stale_attempts_are_refused(running: Running, change: dict[str, Any]) ->
 
 
 def test_a_task_of_another_node_a_revoked_node_and_an_operation_that_is_no_job_are_refused() -> None:
-    bench = Bench()
+    bench = JobBench()
     running = Running(bench)
     assert running.refused(node_id=bench.node().node_id) == "stale_attempt"
     assert running.refused(task_id="tsk_nobody") == "stale_attempt"
     bench.view.put(msgspec.structs.replace(running.node, state="revoked"))
     assert running.refused() == "stale_attempt"
-    other = Running(bench, type_="demo.write")
-    assert other.refused() == "stale_attempt"
+    assert Running.of_operation(Bench()).refused() == "stale_attempt"
 
 
 @pytest.mark.parametrize(
@@ -241,8 +253,8 @@ def test_a_task_has_so_many_endpoints_and_no_more(running: Running) -> None:
 
 
 def test_ids_of_two_tasks_never_meet() -> None:
-    bench = Bench()
-    one, other = Running(bench), Running(bench, job="/bob/serve")
+    bench = JobBench()
+    one, other = Running(bench), Running(bench, "serve")
     one.registers()
     other.registers()
     assert one.row().namespace != other.row().namespace

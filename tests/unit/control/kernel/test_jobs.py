@@ -8,6 +8,7 @@ from hostler.control.kernel.allocation_commands import CordonNode
 from hostler.control.kernel.commands import (
     CancelOperation,
     ExpireTasks,
+    FoldReports,
     NodeGone,
     NodeHello,
     NodeStatus,
@@ -19,7 +20,7 @@ from hostler.control.kernel.job_commands import CancelChildJob, CancelJob, Submi
 from hostler.control.kernel.job_rows import JobShareRow, StrayRow
 from hostler.control.kernel.model import CancelOrder, TaskOrder
 from hostler.wire.node import Hello
-from hostler.wire.report import TaskStatus
+from hostler.wire.report import LogLine, Report, TaskStatus
 from hostler.wire.task import Policy
 from support.control import ADMIN, USER
 from support.jobs import GIB, JobBench, spec, submit_job
@@ -132,10 +133,14 @@ def test_JB_06_a_cluster_and_a_backend_exclude_each_other(bench) -> None:
     for said, code in (
         ({"cluster": "east", "backend": "node_agent"}, "invalid_request"),
         ({"cluster": "east"}, "unknown_target"),
-        ({"backend": "slurm_adapter"}, "backend_not_implemented"),
+        ({"backend": "slurm_adapter"}, "unknown_target"),
         ({"constraints": [{"key": "zone", "op": "eq"}]}, "invalid_request"),
         ({"image": "", "runtime": "docker"}, "invalid_request"),
         ({"allocation": "alc_none"}, "not_found"),
+        ({"ports": ["a-b", "a_b"]}, "invalid_request"),
+        ({"command": ["sh", "a\0b"]}, "invalid_request"),
+        ({"setup": ["a\0b"]}, "invalid_request"),
+        ({"environment": {"LIST": "a\0b"}}, "invalid_request"),
     ):
         assert bench.refusal(submit_job(spec(**said))).code == code, said
 
@@ -316,6 +321,22 @@ def test_a_job_is_not_retried_by_the_way_of_operations(bench) -> None:
     assert refused.code == "operation_final"
 
 
+def test_OB_07_a_late_line_is_of_the_node_that_its_attempt_ran_on(bench) -> None:
+    first = bench.worker()
+    job_id = bench.submit(spec(retries={"failure": 1}))
+    bench.start(job_id)
+    (old,) = bench.tasks(job_id)
+    bench.end(job_id, code="container_exit")
+    moved = msgspec.structs.replace(bench.tasks(job_id)[0], node_id="nod_elsewhere")
+    bench.view.put(moved)
+    line = LogLine(
+        task_id=old.task_id, attempt_uid=old.attempt_uid, step_id="run", step_index=0, stream="stdout", text="late",
+        at_ms=1,
+    )  # fmt: skip
+    told = bench.decide(FoldReports(node_id=first.node_id, reports=(Report(99, line),)))
+    assert [(row.text, row.node_id) for row in told.logs] == [("late", first.node_id)]
+
+
 # -- making room ------------------------------------------------------------------------------------------
 
 
@@ -433,6 +454,19 @@ def test_S2_a_job_of_another_project_is_not_there(bench) -> None:
     rival = msgspec.structs.replace(USER, org_id="rival", project_id="train")
     for actor, project in ((USER, "lab"), (rival, "train")):
         assert bench.refusal(CancelJob(actor=actor, project_id=project, job_id=job_id)).code == "not_found"
+
+
+def test_TE_16_a_member_puts_no_child_into_anothers_namespace(bench) -> None:
+    """A child has the keys of its parent's namespace, its budget and its owner's share."""
+    bench.worker()
+    parent = bench.submit(spec("parent", max_task_seconds=100))
+    bob = msgspec.structs.replace(USER, name="bob", role="project_member")
+    for named in (parent, "/ann/parent"):
+        assert bench.refusal(submit_job(spec("spy"), actor=bob, parent=named)).code == "scope_denied"
+    ann = msgspec.structs.replace(bob, name="ann")
+    assert bench.job(bench.submit(spec("own"), actor=ann, parent=parent)).name == "/ann/parent/own"
+    boss = msgspec.structs.replace(bob, role="project_admin")
+    assert bench.job(bench.submit(spec("help"), actor=boss, parent=parent)).owner == "ann"
 
 
 def test_TE_08_a_running_task_submits_children_in_its_own_name_and_nobody_elses(bench) -> None:

@@ -70,10 +70,13 @@ def test_K4_a_task_without_one_is_given_up_as_before(bench: Bench) -> None:
     assert now(bench, task).error_code == "interrupted_apply"
 
 
-def test_K3_one_that_is_to_end_gets_its_cancel_again_and_is_not_begun_anew(bench: Bench) -> None:
+def test_K3_one_that_is_to_end_is_sent_again_and_its_cancel_right_after(bench: Bench) -> None:
+    """An order to end what it has never heard of tells the node nothing of the container that may still run there."""
     node, task = running(bench, "job.test")
     bench.run(CancelOperation(actor=USER, project_id="train", operation_id=task.operation_id))
     bench.orders.clear()
     forgot(bench, node)
-    assert [type(order) for order in bench.orders] == [CancelOrder]
-    assert now(bench, task).state == "running"
+    assert [type(order) for order in bench.orders] == [TaskOrder, CancelOrder]
+    again = now(bench, task)
+    assert (again.state, again.attempt_uid) == ("assigned", task.attempt_uid)
+    assert task.sequence < again.sequence < again.cancel_sequence

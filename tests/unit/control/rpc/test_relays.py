@@ -142,6 +142,18 @@ async def test_X1_of_a_flood_of_sizes_only_the_last_goes_down(relays: Relays) ->
     assert sent == [RelayResize(499, 80)]
 
 
+async def test_X1_a_flood_of_what_costs_no_grant_is_kept_nowhere(relays: Relays) -> None:
+    relay = made(relays)
+    for _ in range(500):
+        relay.from_agent(RelayWindow(1))
+        relay.from_agent(RelayData(STDOUT, b""))
+        relay.end_input()
+    for _ in range(500):
+        relay.from_agent(RelayEnd(exit_code=3))
+    assert list(relay._up) == [RelayWindow(500), RelayEnd(exit_code=3)]
+    assert list(relay._down) == [RelayEnd()]
+
+
 async def test_X1_a_node_that_falls_silent_or_leaves_ends_it(relays: Relays, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SILENT_S", 0.1)
 

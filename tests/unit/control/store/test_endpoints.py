@@ -6,18 +6,16 @@ from typing import Any
 from hostler.control.kernel.endpoint_commands import RegisterEndpoint
 from hostler.control.loops.endpoints import sweep
 from hostler.wire.task import TaskSpec
-from support.builders import definition
-from support.control import Fleet, fleet_in
+from support.control import Fleet
+from support.job_fleet import jobs_in, submitted, worker
+from support.jobs import spec as job
 
 MINUTE = 60_000
-ANYTHING = {"type": "object", "additionalProperties": True, "properties": {}}
 
 
 async def running(fleet: Fleet) -> tuple[Any, TaskSpec]:
-    await fleet.publish(definition(type_="job.container.run", inputs=ANYTHING))
-    node = await fleet.node()
-    inputs = {"job": "/ann/train", "parent": "", "namespace": "/ann/train"}
-    await fleet.submit(node, operation_type="job.container.run", inputs=inputs)
+    node = await worker(fleet)
+    await submitted(fleet, job("train"))
     (spec,) = await fleet.take(node)
     return node, spec
 
@@ -40,7 +38,7 @@ async def seen(fleet: Fleet) -> list[str]:
 
 
 async def test_TE_11_a_lease_that_is_over_is_hidden_at_once_and_swept_later(tmp_path: Path) -> None:
-    async with fleet_in(tmp_path) as fleet:
+    async with jobs_in(tmp_path) as fleet:
         node, spec = await running(fleet)
         await register(fleet, node, spec)
         await register(fleet, node, spec, "e2", 10 * MINUTE)
@@ -58,7 +56,7 @@ async def test_TE_11_a_lease_that_is_over_is_hidden_at_once_and_swept_later(tmp_
 
 
 async def test_TE_11_a_renewal_moves_the_deadline(tmp_path: Path) -> None:
-    async with fleet_in(tmp_path) as fleet:
+    async with jobs_in(tmp_path) as fleet:
         node, spec = await running(fleet)
         for _ in range(5):
             await register(fleet, node, spec)
@@ -67,7 +65,7 @@ async def test_TE_11_a_renewal_moves_the_deadline(tmp_path: Path) -> None:
 
 
 async def test_TE_11_a_hard_killed_task_s_endpoint_disappears_although_its_lease_goes_on(tmp_path: Path) -> None:
-    async with fleet_in(tmp_path) as fleet:
+    async with jobs_in(tmp_path) as fleet:
         node, spec = await running(fleet)
         await register(fleet, node, spec, lease_ms=0)
         await fleet.run(node, spec, fail_at=0, code="killed_by_signal")
@@ -76,7 +74,7 @@ async def test_TE_11_a_hard_killed_task_s_endpoint_disappears_although_its_lease
 
 
 async def test_TE_15_a_row_from_before_there_were_leases_never_expires(tmp_path: Path) -> None:
-    async with fleet_in(tmp_path) as fleet:
+    async with jobs_in(tmp_path) as fleet:
         node, spec = await running(fleet)
         await register(fleet, node, spec)
         fleet.engine._db.execute("UPDATE endpoints SET lease_deadline_ms = NULL")  # as an import leaves it
@@ -87,7 +85,7 @@ async def test_TE_15_a_row_from_before_there_were_leases_never_expires(tmp_path:
 
 
 async def test_AZ_10_a_name_of_another_tenant_or_project_is_not_there(tmp_path: Path) -> None:
-    async with fleet_in(tmp_path) as fleet:
+    async with jobs_in(tmp_path) as fleet:
         node, spec = await running(fleet)
         await register(fleet, node, spec)
         ask = fleet.engine.reader.endpoints_named

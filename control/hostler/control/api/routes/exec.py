@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from hostler.base.errors import HostlerError, error
-from hostler.control.api.authz import MEMBER
+from hostler.control.api.authz import EXEC, MEMBER, PROFILE
 from hostler.control.api.call import Call
 from hostler.control.kernel.commands import OperationCreated, SubmitOperation, TargetSelector
 from hostler.control.store.records import OperationView, TaskView
 
-EXEC, PROFILE, VERSION = "job.task.exec", "job.task.profile", "v1"
+VERSION = "v1"
 Extent = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 TaskIndex = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
@@ -54,7 +54,7 @@ async def run(call: Call) -> tuple[int, ExecMade]:
     said = msgspec.to_builtins(body) | {"relay_id": relay.relay_id}
     del said["task_index"]
     try:
-        operation_id = await _submit(call, job, task, EXEC, said)
+        operation_id = await submit(call, job, task, EXEC, said)
     except HostlerError:
         call.parts.relays.drop(relay, message="the operation was refused")
         raise
@@ -67,7 +67,7 @@ async def profile(call: Call) -> tuple[int, ProfileMade]:
     job, body = await _job(call), await call.body(Profile)
     task = _running(job, body.task_index)
     said = {"kind": body.kind, "seconds": body.seconds}
-    return 202, ProfileMade(await _submit(call, job, task, PROFILE, said))
+    return 202, ProfileMade(await submit(call, job, task, PROFILE, said))
 
 
 async def _job(call: Call) -> OperationView:
@@ -89,7 +89,7 @@ def _running(job: OperationView, task_index: int) -> TaskView:
     raise error("task_not_running", f"task {task_index} of job {job.operation_id} does not run now")
 
 
-async def _submit(call: Call, job: OperationView, task: TaskView, type_: str, said: dict[str, Any]) -> str:
+async def submit(call: Call, job: OperationView, task: TaskView, type_: str, said: dict[str, Any]) -> str:
     command = SubmitOperation(
         actor=call.principal.actor(),
         org_id=job.org_id,

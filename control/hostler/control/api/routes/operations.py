@@ -1,6 +1,5 @@
 """Operations of a project: submit, look, cancel, retry, logs, events, audit bundle (API-07..13)."""
 
-import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +8,7 @@ from typing import Any
 from hostler.base.errors import HostlerError, error
 from hostler.catalog.policy import PolicyOverlay
 from hostler.control.api import pages, sse
-from hostler.control.api.authz import permit_own
+from hostler.control.api.authz import INSIDE_TASKS, permit_own
 from hostler.control.api.bodies import OperationRef, Submit, Submitted
 from hostler.control.api.call import Call
 from hostler.control.api.live import LiveSteps
@@ -38,6 +37,9 @@ async def submit(call: Call) -> tuple[int, Submitted]:
     """202 with `operation_id`; 200 when the idempotency key had been used with the same body."""
     project_id = await call.project()
     body = await call.body(Submit)
+    if body.operation_type in INSIDE_TASKS:  # only by the routes of jobs: they look whose job it is
+        hint = "ask for it by the job: POST …/jobs/{job_id}/exec or …/profile"
+        raise error("invalid_request", f"{body.operation_type} is never asked for by itself", hint=hint)
     correlation_id = body.correlation_id or call.correlation_id
     org_id = call.principal.org_id or await call.parts.projects.org_of(project_id)
     command = SubmitOperation(
@@ -48,7 +50,7 @@ async def submit(call: Call) -> tuple[int, Submitted]:
         version=body.version,
         inputs=body.inputs,
         target_selector=body.target_selector,
-        idempotency_key=_idempotency_key(call, body),
+        idempotency_key=call.idempotency_key(body.idempotency_key),
         correlation_id=correlation_id,
         traceparent=call.traceparent,
         mode=TaskMode(body.mode),
@@ -72,16 +74,6 @@ async def submit(call: Call) -> tuple[int, Submitted]:
         correlation_id=correlation_id,
     )
     return (202 if made.created else 200), answer
-
-
-def _idempotency_key(call: Call, body: Submit) -> str:
-    """From the body or the header; without one no two requests are the same."""
-    in_header = call.request.headers.get("idempotency-key", "")
-    if len(in_header) > 200:
-        raise error("invalid_request", "the header idempotency-key is longer than 200 characters")
-    if body.idempotency_key and in_header and body.idempotency_key != in_header:
-        raise error("invalid_request", "idempotency key of header and body differ", pointer="/idempotency_key")
-    return body.idempotency_key or in_header or secrets.token_hex(16)
 
 
 async def listing(call: Call) -> Any:

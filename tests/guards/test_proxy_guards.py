@@ -1,0 +1,81 @@
+"""Each guard of the endpoint proxy, taken out of the source: a test that exists for it goes red."""
+
+import pytest
+
+from support.mutant import Guard, outcome_without
+
+FORWARD, EXCHANGE = "hostler.agent.containers.forward", "hostler.control.api.exchange"
+LINES = "hostler.control.api.lines"
+NODE, PASSED = "unit/agent/containers/test_forward.py", "unit/control/api/test_exchange.py"
+
+
+def guard(module: str, text: str, without: str, test: str):
+    return pytest.param(Guard(module, text, without), f"tests/{test}", id=f"{module.rpartition('.')[2]}-{text[:30]}")
+
+
+GUARDS = [
+    guard(
+        FORWARD,
+        "    if port not in workloads.ports.held(attempt_uid).values():",
+        "    if False:",
+        f"{NODE}::test_TE_22_a_port_that_the_attempt_does_not_hold_is_refused_though_somebody_listens",
+    ),
+    guard(
+        FORWARD,
+        "hosts = (own,) if own else ",
+        "hosts = ",
+        f"{NODE}::test_TE_22_a_container_with_an_address_of_its_own_is_reached_there_alone",
+    ),
+    guard(
+        EXCHANGE,
+        'b"authorization cookie expect',
+        'b"expect',
+        f"{PASSED}::test_TE_22_credentials_of_the_control_plane_end_here",
+    ),
+    guard(
+        EXCHANGE,
+        'if not name.startswith(b"x-forwarded-")',
+        "if name",
+        f"{PASSED}::test_TE_22_a_client_says_nothing_about_where_it_comes_from",
+    ),
+    guard(
+        EXCHANGE,
+        " and name not in named]",
+        "]",
+        f"{PASSED}::test_TE_22_a_connection_keeps_its_headers_to_itself",
+    ),
+    guard(
+        EXCHANGE,
+        'if name != b"content-length"',
+        "if name",
+        f"{PASSED}::test_TE_22_a_connection_keeps_its_headers_to_itself",
+    ),
+    guard(
+        EXCHANGE, " service-worker-allowed set-cookie", "", f"{PASSED}::test_TE_22_a_task_does_not_speak_of_our_origin"
+    ),
+    guard(
+        EXCHANGE,
+        ' b"content-security-policy": b"sandbox",',
+        "",
+        f"{PASSED}::test_TE_22_a_task_does_not_speak_of_our_origin",
+    ),
+    guard(
+        LINES,
+        "            if line.relay.is_quiet:",
+        "            if True:",
+        f"{PASSED}::test_TE_22_one_in_which_the_task_said_something_unasked_is_not_used_again",
+    ),
+    guard(
+        LINES,
+        "        if len(own) >= MOST_OF_ONE:",
+        "        if False:",
+        f"{PASSED}::test_TE_22_a_principal_has_so_many_and_idle_ones_give_way",
+    ),
+]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("removed", "test"), GUARDS)
+def test_without_the_guard_its_test_goes_red(removed: Guard, test: str) -> None:
+    done = outcome_without(removed, test)
+    assert done.returncode == 1, done.stdout[-2000:]
