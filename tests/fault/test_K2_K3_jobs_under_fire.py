@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from replay.invariants import broken
 
+from conftest import need_slow
 from hostler.base.errors import HostlerError
 from hostler.control.store.db import open_reader
 from support.busybox import busybox_layer
@@ -150,8 +151,9 @@ class Fire:
 
 
 @contextmanager
-def house_of(names: str, **configured: Any) -> Iterator[House]:
-    with open_house() as house:
+def house_of(names: str, lost_grace_seconds: int = 60, **configured: Any) -> Iterator[House]:
+    jobs = f"[jobs]\nlost_grace_seconds = {lost_grace_seconds}\n"
+    with open_house(minters=lambda home: jobs) as house:
         house.serve()
         for name in names:
             house.enrol(name)
@@ -220,3 +222,60 @@ def test_K2_K3_containerd_killed_beside_them_loses_and_doubles_nothing(directory
             fire = Fire(house, directory, image=image, network="host", mounts=[mount])
             parts = parts_of(house, "a") | {"containerd": (daemon.kill, daemon.start)}
             burn(fire, parts, 8 if SLOW else 2, JOBS if SLOW else 1, TASKS if SLOW else 20, 3)
+
+
+def test_EF_05_a_control_plane_that_is_away_stops_nothing_but_a_hard_fence(directory: Path) -> None:
+    """Thirty seconds with HOSTLER_SLOW; else a little longer than the shortest fence there is."""
+    away_s = 30 if SLOW else 14
+    with house_of("a") as house:
+        fire = Fire(house, directory)
+        free, fenced = fire.submit(3, away_s + 6), fire.submit(1, 600, fence="hard", fence_seconds=10)
+        house.until(lambda: len(fire.begun()) == 4)
+        house.kill("control")
+        time.sleep(away_s)
+        assert fire.running() == 4, "nothing ended by itself"
+        stopped = _task_processes(str(fire.ledger), "600")
+        assert not stopped, "the hard fence has stopped its task while nobody could be told"
+        house.serve()
+        assert {t["error_code"] for t in _over(fire, fenced)} == {"fence_expired"}
+        fire.ended(free)
+        fire.check(free)
+
+
+def test_EF_06_a_relocatable_task_of_a_lost_node_has_one_new_attempt(directory: Path) -> None:
+    need_slow("a node has to be lost first")
+    with house_of("ab", lost_grace_seconds=10) as house:
+        fire = Fire(house, directory)
+        job_id = fire.submit(1, 25, relocatable=True)
+        house.until(lambda: fire.running() == 1)
+        (task,) = fire.tasks(job_id)
+        house.kill(task["node"])
+        house.until(lambda: len(fire.begun()) == 2, limit_s=60)
+        (moved,) = fire.tasks(job_id)
+        assert (moved["attempt_number"], moved["preemptions"]) == (2, 1)
+        assert moved["node"] != task["node"]
+        house.launch(task["node"])  # it is back, and told to end the old attempt, which it had gone on with
+        fire.ended(job_id)
+        (over,) = fire.tasks(job_id)
+        assert [each["attempt_number"] for each in over["attempts"]] == [1, 2]
+        assert Counter(uid for uid, _ in fire.begun()) == {each["attempt_uid"]: 1 for each in over["attempts"]}
+        assert [uid for uid, _ in fire.begun("ended")] == [over["attempt_uid"]]
+        books(house)
+
+
+def _over(fire: Fire, job_id: str) -> list[dict[str, Any]]:
+    fire.ended(job_id)
+    return fire.tasks(job_id)
+
+
+def _task_processes(*words: str) -> list[int]:
+    """Processes with all these words as arguments."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            said = path.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if all(word in said for word in words):
+            found.append(int(path.parent.name))
+    return found
