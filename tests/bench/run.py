@@ -36,6 +36,13 @@ ROWS: dict[str, tuple[str, float, bool, str, str]] = {
         "split_latency.done_ms.median",
     ),
     "P3 no-op tasks, one agent": ("p3_tasks_per_s.median", 500, False, "/s", "split_1job_200.tasks_per_s"),
+    "jobs: 200 no-op tasks as one job": (
+        "job_tasks_per_s.median",
+        0,
+        False,
+        "/s",
+        "split_1job_200.tasks_per_s",
+    ),
     "P4 control plane alone, tasks": ("p4_tasks_per_s.median", 2000, False, "/s", "fake_500_1job_1000.tasks_per_s"),
     "P4 control plane alone, submits": ("p4_submits.per_s", 1000, False, "/s", "fake_500_200jobs.submit_rpc_per_s"),
     "P4 submits while each is executed": ("p4_submits_while_each_is_executed.per_s", 0, False, "/s", ""),

@@ -147,7 +147,7 @@ def build(config: ControlConfig, engine: Engine, keys: Keys) -> House:
         lambda: checkpoints.run(engine, config.checkpoint_seconds),
         webhooks.run,
         lambda: bundle_loop.run(engine, code),
-        lambda: prune.run(engine, config.logs.keep_days),
+        lambda: prune.run(engine, config.logs.keep_days, config.jobs.keep_days),
         lambda: liveness.run(nodes.sweep, config.heartbeat_seconds),
     ]
     if sample_file:

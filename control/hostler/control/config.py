@@ -96,12 +96,16 @@ class Jobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     profile, private_profile: what a job is compiled to; the second one mints the credential of a private image.
     lost_grace_seconds: how long a node may be silent before a relocatable task is placed anew.
     fence_margin_seconds: added to a job's `fence_seconds`, for what stopping takes.
+    reserve_after_seconds: how long the first in line may be overtaken before what gets free is kept for it.
+    keep_days: how long jobs that are over are listed (OD-31); their operations, events and receipts stay.
     """
 
     profile: Ref = _JOBS.ref
     private_profile: Ref = _JOBS.private_ref
     lost_grace_seconds: Seconds = _JOBS.lost_grace_ms // 1000
     fence_margin_seconds: Seconds = _JOBS.fence_margin_ms // 1000
+    reserve_after_seconds: Seconds = _JOBS.reserve_after_ms // 1000
+    keep_days: Annotated[int, msgspec.Meta(ge=1, le=3650)] = 7
 
     def settings(self) -> JobSettings:
         """For the kernel, in milliseconds."""
@@ -110,6 +114,7 @@ class Jobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             private_ref=self.private_profile,
             lost_grace_ms=self.lost_grace_seconds * 1000,
             fence_margin_ms=self.fence_margin_seconds * 1000,
+            reserve_after_ms=self.reserve_after_seconds * 1000,
         )
 
 

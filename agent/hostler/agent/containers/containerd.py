@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import stat
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -39,6 +40,7 @@ LOG_BYTES, PIDS = "hostler.log-bytes", "hostler.pids"  # annotations: what is ke
 _LOOK_S = 1.0  # how often a running container's log is looked at
 _AWAY_S, _UNSTARTED_S = 0.2, 0.05
 _SETTLE_S = 0.003  # from the end of a process to its end in CRI
+_LEFT_TURNS = 40  # for a process to die by SIGKILL
 _CDI_SINCE = (1, 7)
 
 
@@ -147,7 +149,12 @@ class Containerd:
         if said.state != cri.CONTAINER_CREATED:
             return
         request = cri.StartContainerRequest(container_id=container)
-        await self._client.call(self._client.runtime.StartContainer, request, f"starting {container}", MAKE_S)
+        try:
+            await self._client.call(self._client.runtime.StartContainer, request, f"starting {container}", MAKE_S)
+        except HostlerError as err:
+            if not await self._lost(container, err):
+                raise
+            return
         most = int(said.annotations.get(PIDS, "0"))
         if most and not groups.unified():
             _, info = await self._look(container)
@@ -243,7 +250,14 @@ class Containerd:
         request = cri.ListContainersRequest(filter=cri.ContainerFilter(id=container))
         here = (await client.call(client.runtime.ListContainers, request, f"looking for {container}")).containers
         gone = cri.RemoveContainerRequest(container_id=container)
-        await unless_gone(client.call(client.runtime.RemoveContainer, gone, f"removing {container}", MAKE_S))
+        removed = f"removing {container}"
+        try:
+            await unless_gone(client.call(client.runtime.RemoveContainer, gone, removed, MAKE_S))
+        except HostlerError as err:
+            if "running task" not in err.message:
+                raise
+            await self._end_left(container)
+            await unless_gone(client.call(client.runtime.RemoveContainer, gone, removed, MAKE_S))
         for found in here:
             shutil.rmtree(self._shm / found.metadata.name, ignore_errors=True)
         await self._sandboxes.remove_empty(here[0].pod_sandbox_id if here else container)
@@ -262,6 +276,35 @@ class Containerd:
             for each in await self._sandboxes.containers(labels)
         ]
         return (*found, *await self._sandboxes.empty(labels))
+
+    async def _lost(self, container: str, err: HostlerError) -> bool:
+        """Whether a start failed by what a killed daemon has left: `status` says so from here on."""
+        from hostler.agent.containers.cri_spec import status_of
+
+        if err.code != "container_failed":
+            return False
+        if "already exists" in err.message:
+            await self._end_left(container)
+        said, _ = await self._look(container)
+        return status_of(said, 0, "").state is State.LOST
+
+    async def _end_left(self, container: str) -> None:
+        """A process that CRI has lost sight of, and that would live on without it."""
+        from hostler.cri.v1 import tasks_pb2 as tasks
+
+        tasked, what = self._client.tasks, f"ending what is left of {container}"
+        kill = tasks.KillRequest(container_id=container, signal=signal.SIGKILL, all=True)
+        for _ in range(_LEFT_TURNS):
+            with contextlib.suppress(HostlerError):
+                await self._client.native(tasked.Kill, kill, what)
+            try:
+                await self._client.native(tasked.Delete, tasks.DeleteTaskRequest(container_id=container), what)
+            except HostlerError as err:
+                if err.code == "container_missing":
+                    return
+                await asyncio.sleep(_UNSTARTED_S)
+            else:
+                return
 
     async def _look(self, container: str) -> "tuple[cri.ContainerStatus, _Info]":
         from hostler.cri.v1 import api_pb2 as cri

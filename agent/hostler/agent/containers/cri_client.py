@@ -28,7 +28,15 @@ _OPTIONS = (
 _Answer = TypeVar("_Answer")
 
 # A caller that was killed leaves its calls behind: until they have ended, the same again is refused with these.
-_BUSY = ("is already in starting state", "is in starting state", "is already in removing state", "is reserved for")
+# A daemon that has just begun refuses everything; a container that has ended meanwhile only needs another look.
+_BUSY = (
+    "is already in starting state",
+    "is in starting state",
+    "is already in removing state",
+    "is reserved for",
+    "server is not initialized yet",
+    "starting state for container",
+)
 
 
 class Client:
@@ -94,6 +102,7 @@ def failure(what: str, code: grpc.StatusCode, details: str) -> HostlerError:
 
 
 def pull_failure(reference: str, code: grpc.StatusCode, details: str) -> HostlerError:
-    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNIMPLEMENTED):
+    away = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNIMPLEMENTED)
+    if away or any(words in details for words in _BUSY):
         return failure(f"pulling {reference}", code, details)
     return refused(reference, details)

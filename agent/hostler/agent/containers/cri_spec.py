@@ -13,6 +13,7 @@ NAMESPACE = "hostler"
 CPU_PERIOD_US = 100_000
 DEFAULT_SHM = 64 << 20  # what containerd gives a sandbox; CRI has no word for another size
 _LONGEST_SIGNAL = 64
+REFUSED_BY_RUNC = "OCI runtime"
 _STATES = {
     cri.CONTAINER_CREATED: State.CREATED,
     cri.CONTAINER_RUNNING: State.RUNNING,
@@ -138,8 +139,11 @@ def status_of(said: cri.ContainerStatus, pid: int, address: str) -> Status:
 
 
 def _is_lost(said: cri.ContainerStatus) -> bool:
-    """containerd's own word where its death or its caller's came in between: the number it gives is made up."""
-    return said.reason == "Unknown" or (said.reason == "StartError" and "context canceled" in said.message)
+    """containerd's own word where its death or its caller's came in between: the number it gives is made up.
+
+    A start that runc itself refused is the job's own fault, such as a command that the image does not have.
+    """
+    return said.reason == "Unknown" or (said.reason == "StartError" and REFUSED_BY_RUNC not in said.message)
 
 
 def state_of(said: cri.ContainerState) -> State:

@@ -87,7 +87,8 @@ class ContainerTask:
             return PROCESS
         if spec.MAIN_PHASE in standing or self._notes.now.image:
             return self._notes.now.image or self._params.image
-        return await self._or_stopped(obtain(self._context, self._runtime))
+        asked = self._watched().patiently(lambda: obtain(self._context, self._runtime), AWAY_S)
+        return await self._or_stopped(asked)
 
     async def _phase(self, decided: Decided, phase: str, standing: dict[str, Found]) -> tuple[str, Status]:
         """Made and started at most once: one that is there is taken up, however far it has come."""

@@ -209,7 +209,7 @@ def failure_of(status: Status, phase: str) -> HostlerError | None:
     if status.state is State.EXITED and status.exit_code == 0:
         return None
     if status.state is State.LOST:
-        why = status.reason or "no reason given"
+        why = status.reason or "it gave no reason"
         return error("container_lost", f"the runtime lost the container of {phase}: {why}")
     sentence = _sentence(status)
     if phase != MAIN_PHASE:

@@ -8,7 +8,6 @@ from hostler.control.kernel import changes, events
 from hostler.control.kernel.assign import fill, judged_again, order_cancel
 from hostler.control.kernel.commands import Actor, CancelOperation, RetryOperation
 from hostler.control.kernel.documents import definition_of
-from hostler.control.kernel.job_rows import JobRow
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rows import AttemptRow, DefinitionRow, OperationRow, TaskRow
 from hostler.control.kernel.tasks import end_task, move_task, node_of, operation_of
@@ -70,8 +69,12 @@ def retry(draft: Draft, command: RetryOperation) -> Decision:
     """A new attempt of every task that did not succeed (RT-03, RT-04)."""
     operation = own(draft, command.actor, command.project_id, command.operation_id)
     _not_a_link(operation, command.actor)
-    if draft.settings.jobs.is_job(operation.operation_type) and draft.get(JobRow, operation.operation_id):
-        raise error("operation_final", f"job {operation.operation_id} is tried again by itself, as its spec says")
+    if draft.settings.jobs.is_job(operation.operation_type):
+        raise error(
+            "operation_final",
+            f"operation {operation.operation_id} is a job: its tasks are tried again by themselves, as its spec says",
+            hint="submit the job again under its name; one that has ended makes way",
+        )
     retry_operation(draft, operation, command.actor)
     return draft.decision()
 

@@ -27,6 +27,7 @@ EVENT_TYPES: dict[str, str] = {
     "job.task_preempted": "a task was told to make room for a more important one",
     "job.task_retried": "an attempt of a task ended and the next waits for a node, with what it is counted as",
     "job.finished": "a job is over, after its operation's last event",
+    "job.pruned": "a job that had been over for long enough went; its operation and what it left stay",
     # -- credentials ----------------------------------------------------------------------------
     "credential.minted": "a credential was handed to a step, never what it is",
     "credential.mint_failed": "the issuer did not issue, or the step had ended meanwhile",

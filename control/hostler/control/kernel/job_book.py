@@ -78,7 +78,8 @@ def release(draft: Draft, job: JobRow, row: JobTaskRow, *, pending: bool, **chan
 def _pending(draft: Draft, job_id: str, change: int) -> None:
     if change:
         job = job_of(draft, job_id)
-        draft.update(replace(job, pending=job.pending + change))
+        since = draft.now_ms if change < 0 or not job.pending else job.waiting_since_ms
+        draft.update(replace(job, pending=job.pending + change, waiting_since_ms=since))
 
 
 def _add(draft: Draft, job: JobRow, node_id: str, sign: int) -> None:

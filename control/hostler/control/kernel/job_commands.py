@@ -64,4 +64,11 @@ class CancelChildJob(msgspec.Struct, frozen=True, kw_only=True):
     job: str  # id or path
 
 
-JobCommand = SubmitJob | SubmitChildJob | CancelJob | CancelChildJob
+class PruneJob(msgspec.Struct, frozen=True):
+    """→ whether it went. Only a job that was over by then goes, and none before what is below it (BK-03)."""
+
+    job_id: str
+    over_before_ms: int
+
+
+JobCommand = SubmitJob | SubmitChildJob | CancelJob | CancelChildJob | PruneJob

@@ -94,7 +94,13 @@ def state_of(draft: Draft, node: NodeRow, leaving: Amounts = NOTHING) -> NodeSta
 def _needs_all(draft: Draft, job: JobRow) -> bool:
     """A gang looks at every node at once, and a freed slot of a policy is not of any one node."""
     operation = operation_of(draft, job.job_id)
-    return bool(job.gang or policy_of(operation).max_concurrency or draft.policies())
+    return bool(job.gang or policy_of(operation).max_concurrency or draft.policies() or _is_aged(draft, job))
+
+
+def _is_aged(draft: Draft, job: JobRow) -> bool:
+    """It was overtaken for so long that something is kept for it, and of that there is one place in the pool."""
+    after_ms = draft.settings.jobs.reserve_after_ms
+    return 0 < after_ms <= draft.now_ms - job.waiting_since_ms
 
 
 def _may_fit(draft: Draft, job: JobRow, states: list[NodeState]) -> bool:
@@ -126,6 +132,7 @@ def _wanting(draft: Draft, job: JobRow) -> Wanting:
             others[row.node_id] = others.get(row.node_id, 0) + 1
     return Wanting(
         job_id=job.job_id,
+        name=job.name,
         owner=job.owner,
         priority=job.priority,
         created_ms=job.created_at_ms,
@@ -136,6 +143,7 @@ def _wanting(draft: Draft, job: JobRow) -> Wanting:
         topology=spec.gang.topology if spec.gang else "",
         slots=0 if operation.cancel_requested_ms else free_slots(draft, operation),
         blocked=blocked,
+        aged=_is_aged(draft, job),
         others=others,
     )
 

@@ -10,6 +10,7 @@ from hostler.control.kernel.job_nodes import NAMES, Amounts, Need, NodeState, Wh
 REASONS: dict[str, str] = {
     "no_node_matches": "no node has what the job asks for, whatever runs there",
     "no_capacity": "nodes match, and what is free of each is too little",
+    "reserved": "it is the first in line and waits for what gets free, or what is free is kept for who is",
     "gang_waits": "not all tasks of the gang would find a place at once",
     "node_draining": "nodes match, and most of them are cordoned or draining",
     "node_away": "nodes match, and most of them are away or held",

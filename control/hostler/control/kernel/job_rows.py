@@ -18,6 +18,7 @@ class JobRow(Row, frozen=True, kw_only=True):
         task_ms: how long tasks of it and of all below it have run.
         budget_ms: of the spec; 0 for none.
         gone_ms: when it was over; 0 while it is not.
+        waiting_since_ms: when a task of it was placed last, or the first one began to wait.
     """
 
     KEY = ("job_id",)
@@ -61,6 +62,7 @@ class JobRow(Row, frozen=True, kw_only=True):
     preemptions: int = 0
     task_ms: int = 0
     gone_ms: int = 0
+    waiting_since_ms: int = 0
 
 
 class JobTaskRow(Row, frozen=True, kw_only=True):

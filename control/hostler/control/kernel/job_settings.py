@@ -8,6 +8,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     ref, private_ref: the definitions that a job is compiled to.
     lost_grace_ms: how long a node may be silent before a relocatable task is placed anew (EF-06).
     fence_margin_ms: added to a hard fence's own time, for what stopping takes.
+    reserve_after_ms: how long the first in line may be overtaken before what gets free is kept for it.
     max_back_off_ms: the longest wait before a task is tried again after its node could not run it.
     """
 
@@ -15,6 +16,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     private_ref: str = "job.container.private@v1"
     lost_grace_ms: int = 60_000
     fence_margin_ms: int = 30_000
+    reserve_after_ms: int = 600_000
     max_back_off_ms: int = 60_000
 
     def is_job(self, operation_type: str) -> bool:

@@ -268,6 +268,7 @@ def _rows(
         budget_ms=spec.max_task_seconds * 1000,
         created_at_ms=now_ms,
         pending=spec.replicas,
+        waiting_since_ms=now_ms,
     )
     draft.insert(job)
     deadline = now_ms + spec.scheduling_timeout_seconds * 1000 if spec.scheduling_timeout_seconds else 0

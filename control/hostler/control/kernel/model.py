@@ -225,6 +225,7 @@ class Decision(msgspec.Struct, kw_only=True):
     receipts: list[ReceiptRow] = []
     artifacts: list[ArtifactRow] = []
     logs: list[LogRow] = []
+    deletes: dict[type[Row], list[Any]] = {}  # keys, of rows that point at others first
     pruned_logs: int = 0  # lines up to this id are dropped
     events: list[EventRow] = []
     envelopes: list[EnvelopeRow] = []
@@ -259,6 +260,7 @@ class Draft:
         self.job_tasks: dict[str, None] = {}  # of jobs, that ended
         # (org, project, allocation) whose waiting jobs are looked at, and for which nodes: None for all
         self.pools: dict[tuple[str, str, str], set[str] | None] = {}
+        self._deleted: dict[type[Row], list[Any]] = {}
         self._rows: dict[type[Row], dict[Any, Row]] = {}
         self._new: dict[type[Row], dict[Any, None]] = {}  # in order
 
@@ -277,6 +279,10 @@ class Draft:
     def update(self, row: Row) -> None:
         type_ = type(row)
         self._rows.setdefault(type_, {})[KEYS[type_](row)] = row
+
+    def delete(self, type_: type[Row], key: Any) -> None:
+        """For a row that nothing in this decision reads or changes after it."""
+        self._deleted.setdefault(type_, []).append(key)
 
     def current(self, rows: Iterable[R]) -> Iterator[R]:
         """The same rows, each as this draft has it at the moment it is looked at."""
@@ -351,6 +357,7 @@ class Draft:
             receipts=self.receipts,
             artifacts=self.artifacts,
             logs=self.logs,
+            deletes=self._deleted,
             pruned_logs=self.pruned_logs,
             events=self.events,
             orders=list(self.orders.values()),

@@ -7,6 +7,8 @@
 
 Capacity only shrinks within a pass, so what did not fit once is not tried again, and who comes later in the order
 never takes what somebody before them could have had (no inversion). The same input gives the same answer.
+
+Who was overtaken for too long comes before its turn, and where it finds no place one is kept for it (`job_reserve`).
 """
 
 import heapq
@@ -18,6 +20,7 @@ from typing import NamedTuple
 from hostler.control.kernel.job_nodes import NOTHING, Amounts, Need, NodeState, plus
 from hostler.control.kernel.job_places import Place, Shelf, Shelves, places_of
 from hostler.control.kernel.job_reasons import Reason, Reasons
+from hostler.control.kernel.job_reserve import Kept
 from hostler.control.kernel.job_room import Placed, Rooms
 
 _MAKING_ROOM = Reason("preempting", "less important tasks are making room")
@@ -37,6 +40,7 @@ class Wanting(NamedTuple):
     Attributes:
         slots: how many of its tasks may be in flight besides those that are.
         blocked: why none of it is placed now.
+        aged: it was overtaken for so long that what gets free is kept for it.
         others: tasks of it per node, for `spread`.
     """
 
@@ -51,7 +55,9 @@ class Wanting(NamedTuple):
     topology: str = ""
     slots: int = 1 << 30
     blocked: Reason | None = None
+    aged: bool = False
     others: Mapping[str, int] = {}
+    name: str = ""
 
 
 class Schedule(NamedTuple):
@@ -106,6 +112,7 @@ class _Pass:
         self._unplaced: list[tuple[Need, str, frozenset[str]]] = []
         self._waiting_gangs: list[tuple[Need, str, str]] = []
         self.rooms = Rooms(self._open, placed)
+        self._kept = Kept()
         self.placements: list[tuple[str, str]] = []
         self.reasons: dict[str, Reason] = {}
 
@@ -115,15 +122,54 @@ class _Pass:
             queues[job.owner].append(_Turn(job))
         turns = [(self._share(owner), owner) for owner in queues]
         heapq.heapify(turns)
+        self._head(turn for queue in queues.values() for turn in queue)
         for queue in queues.values():
             queue.reverse()  # the oldest is the last, where it is taken from
         while turns:
             _, owner = heapq.heappop(turns)
             queue = queues[owner]
-            if not self._one(queue[-1]):
+            if not queue[-1].left or not self._one(queue[-1]):
                 queue.pop()
             if queue:
                 heapq.heappush(turns, (self._share(owner), owner))
+
+    def _head(self, turns: Iterable[_Turn]) -> None:
+        """The first of those that were overtaken for too long has its next task, or gang, placed or kept a place."""
+        aged = [turn for turn in turns if turn.job.aged and turn.job.blocked is None and turn.left]
+        for turn in sorted(aged, key=lambda turn: (turn.job.created_ms, turn.job.job_id)):
+            job, wanted = turn.job, len(turn.left) if turn.job.gang else 1
+            if turn.slots < wanted or turn.left[0].not_on:
+                continue
+            if self._goes_first(turn) or self._makes_room(turn):
+                return
+            kept = self._kept.keep(job.name, job.need, self._parts(job), wanted)
+            if kept:
+                said = f"it is the first in line: what gets free on {', '.join(kept)} is kept for it"
+                self._wait(turn, Reason("reserved", said))
+                return
+
+    def _goes_first(self, turn: _Turn) -> bool:
+        job = turn.job
+        if job.gang:
+            fitting = any(len(self._fit_all(turn, part)) == len(turn.left) for part in self._parts(job))
+            return fitting and not self._gang(turn)
+        place = self._find(turn, turn.left[0])
+        if place is not None:
+            self._put(turn, turn.left[0], place)
+        return place is not None
+
+    def _makes_room(self, turn: _Turn) -> bool:
+        need, priority = turn.job.need, turn.job.priority
+        if turn.job.gang:
+            tasks = [task.not_on for task in turn.left]
+            if any(self.rooms.make_all(need.amounts, priority, tasks, part) for part in self._parts(turn.job)):
+                return not self._wait(turn, _MAKING_ROOM)
+            return False
+        if not self.rooms.make(need.amounts, priority, frozenset(), self._shelves.matching(need.where)):
+            return False
+        turn.slots -= 1
+        self.reasons[turn.left.pop(0).task_id] = _MAKING_ROOM
+        return True
 
     def _share(self, owner: str) -> float:
         held = self._shares.get(owner)
@@ -188,7 +234,7 @@ class _Pass:
             [place.state for place in self._places], {place.node_id: place.free for place in self._places}
         )
         for need, task_id, not_on in self._unplaced:
-            self.reasons[task_id] = reasons.of(need, not_on)
+            self.reasons[task_id] = self._kept.instead_of(reasons.of(need, not_on), need)
         for need, task_id, said in self._waiting_gangs:
             cause = reasons.of(need)
             self.reasons[task_id] = Reason("gang_waits", said) if cause.code == "no_capacity" else cause

@@ -6,7 +6,7 @@ sees less than what was decided.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import astuple
@@ -65,10 +65,22 @@ class Applier:
         self._receipts += decision.receipts
         self._artifacts += decision.artifacts
         topics = self._append(decision)
+        if decision.deletes:
+            self._delete(decision.deletes)
         if decision.pruned_logs:
             self._pruned_logs = max(self._pruned_logs, decision.pruned_logs)
         self._dirty = True  # last: a full cache may have flushed what was added so far
         return topics
+
+    def _delete(self, deletes: Mapping[type[Row], Sequence[Any]]) -> None:
+        """After everything that was held back, and from the cache too: nobody reads such a row again."""
+        self._dirty = True
+        self.flush()
+        for type_, keys in deletes.items():
+            condition = " AND ".join(f"{name} = ?" for name in type_.KEY)
+            rows = (key if isinstance(key, tuple) else (key,) for key in keys)
+            self._db.executemany(f"DELETE FROM {NAMES[type_]} WHERE {condition}", rows)  # noqa: S608 - our own names
+            self._view.drop(type_, keys)
 
     def _change(self, type_: type[Row], rows: list[Row]) -> None:
         """A row that is still to be inserted is inserted as it is now."""

@@ -29,6 +29,16 @@ _JOB = f"""
 """  # noqa: S608
 
 
+_PRUNABLE = """SELECT job_id FROM jobs j WHERE gone_ms > 0 AND gone_ms <= ?
+    AND NOT EXISTS (SELECT 1 FROM jobs c WHERE c.parent_id = j.job_id AND c.parent_id != '')
+    ORDER BY gone_ms LIMIT ?"""
+
+
+def prunable(db: sqlite3.Connection, before_ms: int, limit: int) -> list[str]:
+    """Ids of jobs that were over by then and have none below them, the oldest first."""
+    return [job_id for (job_id,) in db.execute(_PRUNABLE, (before_ms, limit))]
+
+
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """Attributes:
     name, parent, root: whole paths; `parent` is "" for a root job.

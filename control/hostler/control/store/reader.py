@@ -165,6 +165,9 @@ class Reader:
         """In order of their ids; of one step, of the task with that index, of attempts with that number."""
         return await self._ask(task_logs.lines, operation_id, after, limit, task_logs.LogFilter(step_id, task, attempt))
 
+    async def prunable_jobs(self, before_ms: int, limit: int) -> list[str]:
+        return await self._ask(job_queries.prunable, before_ms, limit)
+
     async def prunable_logs(self, before_ms: int, limit: int) -> task_logs.Prunable | None:
         return await self._ask(task_logs.prunable, before_ms, limit)
 

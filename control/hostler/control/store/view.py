@@ -71,6 +71,11 @@ class StoreView(JobQueries):
         for row in rows:
             cache[key(row)] = row
 
+    def drop(self, type_: type[Row], keys: Iterable[Any]) -> None:
+        """Rows that were deleted."""
+        for key in keys:
+            self._cache[type_].pop(key, None)
+
     def _file(self, row: R) -> R:
         self.remember(type(row), (row,))
         return row

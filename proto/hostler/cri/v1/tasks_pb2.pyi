@@ -37,6 +37,12 @@ class DeleteResponse(_message.Message):
     exited_at: _timestamp_pb2.Timestamp
     def __init__(self, id: _Optional[str] = ..., pid: _Optional[int] = ..., exit_status: _Optional[int] = ..., exited_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
+class DeleteTaskRequest(_message.Message):
+    __slots__ = ("container_id",)
+    CONTAINER_ID_FIELD_NUMBER: _ClassVar[int]
+    container_id: str
+    def __init__(self, container_id: _Optional[str] = ...) -> None: ...
+
 class DeleteProcessRequest(_message.Message):
     __slots__ = ("container_id", "exec_id")
     CONTAINER_ID_FIELD_NUMBER: _ClassVar[int]

@@ -40,6 +40,11 @@ class TasksStub:
                 request_serializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.StartRequest.SerializeToString,
                 response_deserializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.StartResponse.FromString,
                 _registered_method=True)
+        self.Delete = channel.unary_unary(
+                '/containerd.services.tasks.v1.Tasks/Delete',
+                request_serializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.DeleteTaskRequest.SerializeToString,
+                response_deserializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.DeleteResponse.FromString,
+                _registered_method=True)
         self.DeleteProcess = channel.unary_unary(
                 '/containerd.services.tasks.v1.Tasks/DeleteProcess',
                 request_serializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.DeleteProcessRequest.SerializeToString,
@@ -81,6 +86,12 @@ class TasksServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Start(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Delete(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -135,6 +146,11 @@ def add_TasksServicer_to_server(servicer, server):
                     servicer.Start,
                     request_deserializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.StartRequest.FromString,
                     response_serializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.StartResponse.SerializeToString,
+            ),
+            'Delete': grpc.unary_unary_rpc_method_handler(
+                    servicer.Delete,
+                    request_deserializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.DeleteTaskRequest.FromString,
+                    response_serializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.DeleteResponse.SerializeToString,
             ),
             'DeleteProcess': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteProcess,
@@ -199,6 +215,33 @@ class Tasks:
             '/containerd.services.tasks.v1.Tasks/Start',
             hostler_dot_cri_dot_v1_dot_tasks__pb2.StartRequest.SerializeToString,
             hostler_dot_cri_dot_v1_dot_tasks__pb2.StartResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Delete(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/containerd.services.tasks.v1.Tasks/Delete',
+            hostler_dot_cri_dot_v1_dot_tasks__pb2.DeleteTaskRequest.SerializeToString,
+            hostler_dot_cri_dot_v1_dot_tasks__pb2.DeleteResponse.FromString,
             options,
             channel_credentials,
             insecure,
