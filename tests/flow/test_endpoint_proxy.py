@@ -11,8 +11,9 @@ from hostler.catalog.job import JobSpec
 from hostler.catalog.load import load_profiles
 from hostler.cli.demo_files import builtin_profiles
 from hostler.control.api import lines
+from hostler.wire.report import TaskReport, TaskStatus
 from support.plane import ORG, PROJECT, Plane, plane
-from support.tasking import JOBS, calls_of, facts_of, submit_job
+from support.tasking import CAPABILITIES, JOBS, calls_of, facts_of, submit_job
 
 LAB = "lab"
 FORWARD = next(each for each, _ in load_profiles(builtin_profiles()).definitions if each.ref == "job.task.forward@v1")
@@ -29,9 +30,11 @@ async def house(folder: Path) -> AsyncIterator[Here]:
     async with plane(folder) as control:
         await control.publish(JOBS, FORWARD)
         node = await control.enroll("gpu-1")
-        async with node.session() as session, calls_of(node) as calls:
+        async with node.session(capabilities=CAPABILITIES) as session, calls_of(node) as calls:
             await submit_job(control, node, JobSpec(name="web", command=("true",)), "ann")
             (spec,) = await session.take()
+            common = {"task_id": spec.task_id, "attempt_uid": spec.attempt_uid}
+            await session.report(node.reports(TaskReport(**common, status=TaskStatus.RUNNING, at_ms=1)))
             task = facts_of(spec, node.node_id, {"web": 30_001})
             said = {"endpoint_id": "web-id", "name": "web", "address": "10.0.0.7:30001"}
             said |= {"node_address": "10.0.0.7", "ports": (30_001,)}
@@ -41,7 +44,7 @@ async def house(folder: Path) -> AsyncIterator[Here]:
 
 
 async def code(client: Any, method: str, asked: str) -> tuple[int, str]:
-    answer = await client.request(method, here.path)
+    answer = await client.request(method, asked)
     return answer.status_code, answer.json()["error_code"]
 
 
@@ -50,22 +53,26 @@ def forwards(here: Here) -> int:
     return int(row[0])
 
 
+async def refused(here: Here, name: str, role: str, org: str, project: str, method: str, asked: str = "") -> Any:
+    async with await here.control.principal(name, role, org, project) as client:
+        return await code(client, method, asked or here.path)
+
+
 async def test_AZ_04_a_member_reaches_its_own_jobs_alone(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
-        member = await here.control.principal("max", "project_member", ORG, PROJECT)
-        assert await code(member, "GET", here.path) == (403, "scope_denied")
-        viewer = await here.control.principal("vera", "project_viewer", ORG, PROJECT)
-        assert await code(viewer, "POST", here.path) == (403, "scope_denied")
+        for name, role in (("max", "project_member"), ("vera", "project_viewer")):
+            for method in ("GET", "POST"):
+                said = await refused(here, f"{name}-{method.lower()}", role, ORG, PROJECT, method)
+                assert said == (403, "scope_denied"), (role, method)
         assert forwards(here) == 0
 
 
 async def test_S2_an_endpoint_of_another_tenant_is_not_there(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
-        foreign = await here.control.principal("rival", "tenant_admin", "rival", "")
-        lab = await here.control.principal("labber", "project_admin", "rival", LAB)
-        assert await code(foreign, "GET", here.path) == (404, "not_found")
-        assert await code(lab, "GET", here.path) == (404, "not_found")
-        assert await code(lab, "GET", here.path.replace(f"/{PROJECT}/", f"/{LAB}/")) == (404, "not_found")
+        own = here.path.replace(f"/{PROJECT}/", f"/{LAB}/")
+        assert await refused(here, "rival", "tenant_admin", "rival", "", "GET") == (404, "not_found")
+        assert await refused(here, "labber", "project_admin", "rival", LAB, "GET") == (404, "not_found")
+        assert await refused(here, "other", "project_admin", "rival", LAB, "GET", own) == (404, "not_found")
         assert forwards(here) == 0
 
 
@@ -73,7 +80,6 @@ async def test_TE_22_no_endpoint_no_connection(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
         admin = here.control.http
         assert await code(admin, "GET", here.path.replace("web-id", "other")) == (404, "not_found")
-
         task = here.path.split("/")[6]
         assert here.control.rows("SELECT task_id FROM endpoints") == [(task,)]
         assert forwards(here) == 0
