@@ -22,6 +22,7 @@ from support.builders import definition
 from support.fake_node import FakeNode
 from support.jobs import IMAGE, job_definitions
 from support.plane import ORG, PROJECT, Plane, operations, plane, submission
+from support.tasking import CAPABILITIES, calls_of, facts_of
 
 pytestmark = pytest.mark.timeout(60)
 RIVAL, LAB = "rival", "lab"
@@ -35,9 +36,9 @@ NAMED = frozenset(
         "artifact_id",
         "allocation_id",
         "webhook_id",
-        "sha256",
         "task_id",
         "endpoint_id",
+        "sha256",
         "node_id",
         "name",
         "index",
@@ -47,6 +48,7 @@ NAMED = frozenset(
 OTHER = {"rest": "x", "ref": "demo.write@v1", "operation_type": "demo.write"}
 HOOK = "https://hooks.example.com/acme"
 SECRET = "what acme alone may read"
+ENDPOINT = "acme-web"
 CODE = b"what acme's jobs run"
 JOB = {"name": "secret", "image": IMAGE, "command": ["true"]}
 
@@ -82,6 +84,7 @@ async def houses(folder: Path) -> AsyncIterator[Houses]:
         code = sha256_hex(CODE)
         await control.call("PUT", f"/api/v1/projects/{PROJECT}/bundles/{code}", 201, content=CODE)
         job = await control.call("POST", f"/api/v1/projects/{PROJECT}/jobs", 202, json=JOB)
+        task_id = await with_endpoint(control, ours)
         theirs = await control.enroll("gpu-b", org=RIVAL, project=LAB)
         own = await finished(control, theirs, LAB)
         await control.principal("anna", "project_admin", ORG, PROJECT)
@@ -91,7 +94,7 @@ async def houses(folder: Path) -> AsyncIterator[Houses]:
             "project_id": PROJECT, "tenant_id": ORG, "operation_id": operation_id,
             "node_id": ours.node_id,
             "artifact_id": artifact["artifact_id"], "allocation_id": lent["allocation_id"],
-            "webhook_id": told["webhook_id"], "sha256": code,
+            "webhook_id": told["webhook_id"], "sha256": code, "task_id": task_id, "endpoint_id": ENDPOINT, "rest": "",
             "job_id": job["job_id"], "name": "anna", "index": "0", "node": ours.node_id,
         }  # fmt: skip
         described = (await control.http.get("/openapi.json")).json()
@@ -100,6 +103,19 @@ async def houses(folder: Path) -> AsyncIterator[Houses]:
         finally:
             for client in clients.values():
                 await client.aclose()
+
+
+async def with_endpoint(control: Plane, node: FakeNode) -> str:
+    """The task of the one job, which runs and can be reached under a name."""
+    async with node.session(capabilities=CAPABILITIES) as session, calls_of(node) as calls:
+        (spec,) = await session.take()
+        facts = facts_of(spec, node.node_id, {})
+        running = TaskReport(task_id=spec.task_id, attempt_uid=spec.attempt_uid, status=TaskStatus.RUNNING, at_ms=1)
+        await session.report(node.reports(running))
+        said = {"endpoint_id": ENDPOINT, "name": "web", "address": "10.0.0.7:30001", "node_address": "10.0.0.7"}
+        status, answer = await calls(facts, "endpoints.register", said | {"ports": (30001,)})
+        assert status == 200, answer
+    return spec.task_id
 
 
 async def finished(control: Plane, node: FakeNode, project: str) -> str:
@@ -170,7 +186,7 @@ def variants(houses_: Houses, request: Request) -> list[tuple[dict[str, str], di
     """(of tenant A, of nobody): by A's own address, and by A's id below B's own project or operation."""
     ours, none = houses_.ours, nowhere(houses_.ours)
     found = [(ours, none)]
-    if {"project_id", "operation_id"} <= set(request.names) or "job_id" in request.names:
+    if {"project_id", "operation_id"} <= set(request.names) or {"job_id", "task_id"} & set(request.names):
         found.append((ours | {"project_id": LAB}, none | {"project_id": LAB}))
     if "sha256" in request.names and request.method != "PUT":  # whoever sends the bytes has them
         found.append((ours | {"project_id": LAB}, none | {"project_id": LAB}))
@@ -206,8 +222,8 @@ async def test_S2_AZ_10_whatever_is_asked_for_is_not_there_or_not_allowed(tmp_pa
 
 def kept_of(control: Plane) -> list[Any]:
     """Whatever of tenant A could have been changed."""
-    tables = ("operations", "operation_policy_overrides", "nodes", "principals", "bundles")
-    tables = ("operations", "jobs", "job_tasks", "operation_policy_overrides", "nodes", "principals")
+    tables = ("operations", "jobs", "job_tasks", "operation_policy_overrides", "nodes", "principals", "bundles")
+    tables += ("endpoints", "webhooks", "allocations")
     return [control.rows(f"SELECT * FROM {table} ORDER BY 1") for table in tables]
 
 

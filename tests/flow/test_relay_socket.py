@@ -164,7 +164,7 @@ async def test_AZ_04_whose_tasks_one_may_enter(tmp_path: Path) -> None:
         assert (await place.ask("ann")).status_code == 202
 
 
-@pytest.mark.parametrize("operation_type", ["job.task.exec", "job.task.profile"])
+@pytest.mark.parametrize("operation_type", ["job.task.exec", "job.task.profile", "job.task.forward"])
 async def test_AZ_04_a_member_enters_no_task_by_an_operation_of_its_own_making(
     tmp_path: Path, operation_type: str
 ) -> None:

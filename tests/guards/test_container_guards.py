@@ -110,7 +110,11 @@ GUARDS: dict[str, tuple[Guard, str]] = {
         STOPPED,
     ),
     "TE_20_lines_and_cursor_together": (
-        Guard("hostler.agent.journal.steps", "        save_checkpoint(db, *mark)", "        pass"),
+        Guard(
+            "hostler.agent.journal.journal",
+            "            steps.save_checkpoint(db, key, mark, data)",
+            "            pass",
+        ),
         ANY_DEATH,
     ),
     "RN_07_setup_is_told_first": (

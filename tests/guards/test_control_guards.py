@@ -71,8 +71,8 @@ GUARDS = [
     ),
     guard(
         f"{KERNEL}.fold",
-        "if task is not None and task.node_id == node_id:\n        return task",
-        "if task is not None:\n        return task",
+        "if task is not None and _ran_on(draft, task, node_id, body.attempt_uid):",
+        "if task is not None:",
         "kernel/test_fold.py::test_I7_a_node_cannot_report_for_another_nodes_task",
     ),
     guard(

@@ -119,7 +119,7 @@ GUARDS = [
         f"{SESSIONS}::test_a_certificate_that_was_never_recorded_is_refused",
     ),
     guard(
-        "hostler.control.service",
+        "hostler.control.assembly",
         'links.close_node(node_id, "revoked", "the node is revoked")',
         "None",
         f"{SESSIONS}::test_I1_PK_07_revoking_a_node_ends_its_open_stream_at_once_and_lets_it_in_no_more",
@@ -162,8 +162,8 @@ GUARDS = [
     ),
     guard(
         f"{RPC}.enrolment_service",
-        "        self._check_rate(address)\n        try:\n            made",
-        "        try:\n            made",
+        "        self._check_rate(address)\n        try:\n            with self._metrics.lifecycle.timed(ENROL):",
+        "        try:\n            with self._metrics.lifecycle.timed(ENROL):",
         f"{ENROLMENT}::test_guessing_is_slowed_down_and_a_whole_rack_is_not",
     ),
     guard(

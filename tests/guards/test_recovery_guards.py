@@ -24,6 +24,10 @@ GUARDS = {
         KIND, "async with asyncio.timeout(within):", "async with asyncio.timeout(within + 5):",
         AGENT_TESTS, "test_LC_17_the_runtime_is_asked_within_a_bound",
     ),
+    "no tenant's probe ends the task of another": (
+        ANSWER, "    if not _may_know(probe, operation):", "    if False:",
+        KERNEL_TESTS, "test_S2_no_tenants_probe_ends_the_task_of_another",
+    ),
     "only the node's own tasks are moved by its answer": (
         ANSWER, "task is None or task.node_id != node_id or", "task is None or",
         KERNEL_TESTS, "test_an_answer_about_another_node_s_task_moves_nothing",

@@ -14,7 +14,7 @@ PASSWD = b"root:x:0:0::/root:/bin/sh\napp:x:1234:1234::/tmp:/bin/sh\n"
 GROUP = b"root:x:0:\napp:x:1234:\n"
 
 
-def busybox_layer(stamp: str = "") -> bytes:
+def busybox_layer(stamp: str = "", *more: tuple[tarfile.TarInfo, bytes]) -> bytes:
     need("busybox")
     folders = [(entry(name, tarfile.DIRTYPE, mode=0o1777 if name == "tmp" else 0o755), b"") for name in DIRECTORIES]
     shell = (entry("bin/sh", tarfile.SYMTYPE, linkname="busybox"), b"")
@@ -24,7 +24,7 @@ def busybox_layer(stamp: str = "") -> bytes:
         (entry("etc/group", mode=0o644), GROUP),
         (entry("etc/stamp", mode=0o644), stamp.encode()),
     ]
-    return layer(*folders, shell, *files)
+    return layer(*folders, shell, *files, *more)
 
 
 def archive(path: Path, name: str, command: list[str] | None = None) -> str:

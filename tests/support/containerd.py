@@ -60,7 +60,6 @@ class Containerd:
     def __init__(self, place: Path) -> None:
         self.place = place
         self.socket = place / "c.sock"
-        self.image = ""  # the same as IMAGE, pinned
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -113,11 +112,8 @@ def containerd() -> Iterator[Containerd]:
     try:
         daemon.start()
         for name, command in ((IMAGE, None), (PAUSE, ["/bin/busybox", "sleep", "999999999"])):
-            digest = archive(place / "image.tar", name, command)
+            archive(place / "image.tar", name, command)
             daemon.ctr("images", "import", str(place / "image.tar"))
-            if name == IMAGE:
-                daemon.image = f"{IMAGE.rpartition(':')[0]}@{digest}"
-                daemon.ctr("images", "tag", IMAGE, daemon.image)
         yield daemon
     finally:
         _clear(daemon)

@@ -1,7 +1,8 @@
-"""A Docker Engine of the test's own, with nothing of this machine's touched: no bridge, no packet filter."""
+"""A Docker Engine of the test's own, with nothing of this machine's touched: no packet filter, a bridge by wish."""
 
 import http.client
 import json
+import os
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ from support.busybox import archive
 from support.containerd import containerd
 
 IMAGE = "localhost/task:1"
+BRIDGE, ADDRESS = f"hdocker{os.getpid() % 1_000_000}", f"10.214.{os.getpid() % 250}.1/24"
 
 
 class Connection(http.client.HTTPConnection):
@@ -73,15 +75,28 @@ class Dockerd:
 
 
 @contextmanager
-def dockerd() -> Iterator[Dockerd]:
-    """In a directory with a short name: socket paths are."""
+def dockerd(*, bridge: bool = False) -> Iterator[Dockerd]:
+    """In a directory with a short name: socket paths are.
+
+    Args:
+        bridge: containers may have a network of their own, which reaches this machine and nothing else.
+    """
     need("dockerd", "runc", "busybox")
     need_root()
     with containerd() as below:  # as Debian runs it: the engine's own would die with it
-        yield from _running(below.socket)
+        if not bridge:
+            yield from _running(below.socket, "none")
+            return
+        for words in (("add", BRIDGE, "type", "bridge"), ("set", BRIDGE, "up")):
+            subprocess.run(["ip", "link", *words], check=True)
+        subprocess.run(["ip", "address", "add", ADDRESS, "dev", BRIDGE], check=True)
+        try:
+            yield from _running(below.socket, BRIDGE)
+        finally:
+            subprocess.run(["ip", "link", "del", BRIDGE], check=False)
 
 
-def _running(containerd_socket: Path) -> Iterator[Dockerd]:
+def _running(containerd_socket: Path, bridge: str) -> Iterator[Dockerd]:
     place = Path(tempfile.mkdtemp(prefix="dkr", dir="/tmp"))
     settings = {
         "data-root": str(place / "root"),
@@ -89,7 +104,7 @@ def _running(containerd_socket: Path) -> Iterator[Dockerd]:
         "pidfile": str(place / "pid"),
         "hosts": [f"unix://{place}/d.sock"],
         "containerd": str(containerd_socket),
-        "bridge": "none",
+        "bridge": bridge,
         "iptables": False,
         "ip6tables": False,
         "ip-forward": False,

@@ -4,12 +4,15 @@ As a pytest plugin (`-p support.mutant`) it replaces a piece of one module's sou
 nothing on disk changes. `outcome_without` starts such a run.
 """
 
+import contextlib
 import importlib.abc
 import importlib.machinery
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +21,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIABLE = "HOSTLER_TEST_MUTANT"
+HANGS_S, LONGEST_S = 60, 110
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,29 @@ class Guard:
 
 
 def outcome_without(guard: Guard, *tests: str) -> subprocess.CompletedProcess[str]:
-    """Return code 1 means that a test failed; 0 that nobody noticed."""
+    """Return code 1 means that a test failed, or hung; 0 that nobody noticed."""
     command = [sys.executable, "-m", "pytest", "-p", "support.mutant", "-q", "-x", "-p", "no:cacheprovider", *tests]
     environment = dict(os.environ) | {VARIABLE: json.dumps(asdict(guard)), "PYTHONPATH": str(ROOT / "tests")}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=110)
+    with tempfile.TemporaryFile("w+") as said:  # a pipe would stay open with whatever outlives the tests
+        run = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            code = run.wait(LONGEST_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+        said.seek(0)
+        return subprocess.CompletedProcess(command, code, said.read(), "")
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """What hangs without its guard has failed: the process ends there and then, whatever the test would clean up."""
+    import pytest
+
+    for item in items:
+        item.add_marker(pytest.mark.timeout(HANGS_S, method="thread"), append=False)
 
 
 def child_of_a_test(code: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:

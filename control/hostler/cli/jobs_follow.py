@@ -88,9 +88,9 @@ def print_summary(job: dict[str, Any], tasks: list[dict[str, Any]]) -> None:
     parts = [f"{counts[state]} {state}" for state in ("succeeded", "failed", "canceled") if counts.get(state)]
     click.echo(f"{job['name']} {click.style(job['state'], fg=colour)}{took} ({', '.join(parts)})", err=True)
     for task in [task for task in tasks if task["state"] == "failed"][:10]:
-        why = task.get("error_message") or task.get("reason") or ""
+        why = harmless(task.get("error_message") or task.get("reason") or "")
         code = "" if task.get("exit_code") is None else f" with exit code {task['exit_code']}"
         place = f" on {task['node']}" if task.get("node") else ""
         click.echo(f"  task {task['task_index']}{place} failed{code}: {why} [{task.get('error_code', '')}]", err=True)
     if job["state"] != "succeeded" and job.get("reason"):
-        click.echo(f"  {job['reason']}", err=True)
+        click.echo(f"  {harmless(job['reason'])}", err=True)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from hostler.cli import jobs_api as api
-from hostler.cli.output import guarded, output_option, print_json, styled, table
+from hostler.cli.output import guarded, harmless, output_option, print_json, styled, table
 from hostler.cli.quantities import shown_bytes, shown_cpu, shown_seconds
 from hostler.cli.settings import Settings
 
@@ -95,7 +95,7 @@ def explain(settings: Settings, job: str, output: str) -> None:
     if output == "json":
         print_json(said)
         return
-    click.echo(f"{job}: {said['state']}" + (f", {said['reason']}" if said.get("reason") else ""))
+    click.echo(f"{job}: {said['state']}" + (f", {harmless(said['reason'])}" if said.get("reason") else ""))
     waiting = said.get("tasks", ())
     if waiting:
         table(("TASK", "WAITS FOR", ""), [(t["task_index"], t["reason"], t.get("detail", "")) for t in waiting])

@@ -9,7 +9,7 @@ import click
 from hostler.cli import node_policy, node_telemetry
 from hostler.cli.client import Client, quoted
 from hostler.cli.operations_api import project_of, split_pairs
-from hostler.cli.output import check_target, guarded, output_option, print_done, print_json, table
+from hostler.cli.output import check_target, guarded, harmless, output_option, print_done, print_json, table
 from hostler.cli.settings import Settings
 
 
@@ -64,7 +64,7 @@ def get(settings: Settings, node: str, output: str) -> None:
         return
     measured = found.pop("telemetry", None)
     for name, value in found.items():
-        click.echo(f"{name:18} {value}")
+        click.echo(f"{name:18} {harmless(str(value))}")
     click.echo(f"{'telemetry':18} {node_telemetry.summary(measured) if measured else 'none yet'}")
 
 

@@ -86,12 +86,17 @@ _STYLES = {
 }
 
 
-def styled(cell: Any) -> str:
+def literal(text: str) -> str:
+    """For rich: shown as it is, neither markup nor anything else that a terminal acts on."""
     from rich.markup import escape
 
+    return escape("\n".join(map(harmless, text.split("\n"))))
+
+
+def styled(cell: Any) -> str:
     text = "" if cell is None else str(cell)
     style = _STYLES.get(text)
-    return f"[{style}]{text}[/{style}]" if style else escape(text)
+    return f"[{style}]{text}[/{style}]" if style else literal(text)
 
 
 def print_done(done: dict[str, Any], output: str, text: str) -> None:
@@ -114,9 +119,9 @@ def print_error(err: HostlerError, output: str) -> None:
         document = {"error_code": err.code, "detail": err.message, "hint": err.hint, "pointer": err.pointer}
         click.echo(msgspec.json.encode(document | err.ids).decode(), err=True)
         return
-    click.echo(f"{click.style('error', fg='red')}: {err.message} [{err.code}]", err=True)
+    click.echo(f"{click.style('error', fg='red')}: {harmless(err.message)} [{err.code}]", err=True)
     if err.hint:
-        click.echo(f"  {err.hint}", err=True)
+        click.echo(f"  {harmless(err.hint)}", err=True)
     if err.ids.get("correlation_id"):
         click.echo(f"  correlation id {err.ids['correlation_id']}", err=True)
 

@@ -4,11 +4,10 @@ import time
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
 from hostler.cli.client import Client
-from hostler.cli.output import styled
+from hostler.cli.output import literal, styled
 
 FINAL = {"succeeded", "failed", "canceled"}
 _TIMELINE_WIDTH = 40
@@ -61,13 +60,13 @@ class Bars:
         body = event.get("body", event)
         bar = self._bars.get(event.get("task_id") or body.get("task_id", ""))
         if bar is not None and body.get("waiting_for"):
-            self._progress.update(bar, description=escape(f"waits for {body['waiting_for']}"))
+            self._progress.update(bar, description=literal(f"waits for {body['waiting_for']}"))
         name = body.get("current_step_name") or body.get("step_id")
         if bar is None or not name:
             return
         total, done = body.get("total_units") or None, body.get("done_units", 0)
         text = name if body.get("step_status", "running") == "running" else f"{name} {body['step_status']}"
-        self._progress.update(bar, description=escape(text), total=total, completed=done)
+        self._progress.update(bar, description=literal(text), total=total, completed=done)
 
 
 def print_operation(operation: dict[str, Any], console: Console | None = None) -> None:
@@ -83,7 +82,7 @@ def print_operation(operation: dict[str, Any], console: Console | None = None) -
 
 def _print_task(task: dict[str, Any], console: Console, start: int, span: int) -> None:
     attempt = f"  attempt {task['attempt_number']}" if task.get("attempt_number", 1) > 1 else ""
-    console.print(f"[bold]{escape(task['node_name'])}[/]  {task['task_id']}  {styled(task['status'])}{attempt}")
+    console.print(f"[bold]{literal(task['node_name'])}[/]  {task['task_id']}  {styled(task['status'])}{attempt}")
     for step in task["steps"]:
         recovered = " [yellow]recovered[/]" if step.get("recovered") else ""
         console.print(
@@ -92,11 +91,11 @@ def _print_task(task: dict[str, Any], console: Console, start: int, span: int) -
             soft_wrap=True,
         )
     if task.get("waiting_for"):
-        console.print(f"  [yellow]waits[/]: {escape(task['waiting_for'])}", soft_wrap=True)
+        console.print(f"  [yellow]waits[/]: {literal(task['waiting_for'])}", soft_wrap=True)
     if task.get("error_code"):
-        console.print(f"  [red]{task['error_code']}[/]: {escape(task.get('error_message', ''))}", soft_wrap=True)
+        console.print(f"  [red]{task['error_code']}[/]: {literal(task.get('error_message', ''))}", soft_wrap=True)
         if task.get("error_hint"):
-            console.print(f"  {escape(task['error_hint'])}", soft_wrap=True)
+            console.print(f"  {literal(task['error_hint'])}", soft_wrap=True)
 
 
 def _line(step: dict[str, Any], start: int, span: int) -> str:
@@ -120,14 +119,14 @@ def print_plan(operation: dict[str, Any], console: Console | None = None) -> Non
     """Every change each node would make, and the digest that can be approved."""
     console = console or Console()
     for task in operation["tasks"]:
-        console.print(f"[bold]{escape(task['node_name'])}[/]  {styled(task['status'])}")
+        console.print(f"[bold]{literal(task['node_name'])}[/]  {styled(task['status'])}")
         for step in task["steps"]:
             console.print(f"  {step['step_id']} ({step['step_kind']})")
             for change in (step.get("plan") or {}).get("changes", ()):
-                console.print(f"    {change['action']:8} {escape(change['target'])}", soft_wrap=True)
+                console.print(f"    {change['action']:8} {literal(change['target'])}", soft_wrap=True)
                 for line in change.get("detail", "").splitlines():
-                    console.print(f"      {escape(line)}", soft_wrap=True)
+                    console.print(f"      {literal(line)}", soft_wrap=True)
         if task.get("error_code"):
-            console.print(f"  [red]{task['error_code']}[/]: {escape(task.get('error_message', ''))}")
+            console.print(f"  [red]{task['error_code']}[/]: {literal(task.get('error_message', ''))}")
         if task.get("plan_digest"):
             console.print(f"  approve with: --approved-plan {task['node_id']}={task['plan_digest']}", soft_wrap=True)

@@ -204,6 +204,7 @@ CODES: dict[str, Code] = {
     "path_taken": Code("StepFailed", "something of another owner stands where the allocation's directory belongs", "choose another path"),
     "user_exists": Code("StepFailed", "a user of that name exists and was not made for this allocation", "choose another name"),
     "binding_error": Code("StepFailed", "an input or output that a step needs is absent", "check the definition's bindings"),
+    "container_lost": Code("Ambiguous", "the container runtime lost a task's container, or its start was cut short", "a job tries the task again as often as it puts up with preemption; see the node's log"),
     "interrupted_apply": Code("Ambiguous", "the agent ended in the middle of the step and the effect is unknown", "look at the node, then retry"),
     "internal_error": Code("Internal", "Hostler itself failed", "report it with the correlation id"),
 }  # fmt: skip

@@ -190,3 +190,24 @@ def test_X1_what_a_task_wrote_does_not_act_on_the_readers_terminal() -> None:
     from hostler.cli.output import harmless
 
     assert harmless("\x1b]0;title\x07 a\tb \x9b2J \u00fc") == "\\x1b]0;title\\x07 a\tb \\x9b2J \u00fc"
+
+
+def test_X1_nor_does_what_a_task_or_a_node_says_of_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its error, its progress, its name: in tables, on the time line and in refusals."""
+    from hostler.base.errors import error
+    from hostler.cli.output import print_error, table
+    from hostler.cli.watch import print_operation
+
+    evil = "\x1b]52;c;b3du\x07[red]x[/red]"
+    step = {"step_id": "run", "status": "failed"}
+    task = {
+        "node_name": "gpu-1", "task_id": "tsk_1", "status": "failed", "steps": [step], "waiting_for": evil,
+        "error_code": "exit_status", "error_message": evil, "error_hint": evil,
+    }  # fmt: skip
+    print_operation({"operation_id": "op_1", "status": "failed", "tasks": [task]})
+    table(("WHY",), [(evil,)])
+    print_error(error("container_failed", evil, hint=evil), "text")
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out + shown.err
+    assert shown.out.count("\\x1b]52;c;b3du\\x07[red]x[/red]") == 4
+    assert shown.err.count("\\x1b]52;c;b3du\\x07[red]x[/red]") == 2

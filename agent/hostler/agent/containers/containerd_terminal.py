@@ -18,6 +18,7 @@ from google.protobuf import any_pb2
 from hostler.agent.containers import strays
 from hostler.agent.containers.cri_client import CRI_NAMESPACE, Client
 from hostler.agent.containers.ends import Pipe
+from hostler.agent.containers.runtime import END_OF_TRANSMISSION
 from hostler.base.errors import HostlerError
 from hostler.cri.v1 import tasks_pb2 as tasks
 
@@ -32,17 +33,19 @@ class ContainerdTerminal:
         self._name = name
         self._place = place
         self._input = Pipe(place / "in")
-        self._output = Pipe(place / "out")
+        self._output, self._errors = Pipe(place / "out"), Pipe(place / "err")
+        self._tty = False
         self._code: int | None = None
         self._collecting = asyncio.Lock()
 
     async def start(self, process: dict[str, object], command: tuple[str, ...], *, tty: bool) -> None:
         """Raises `container_failed`, `container_missing`, `runtime_unavailable`."""
+        self._tty = tty
         request = tasks.ExecProcessRequest(
             **self._ids,
             stdin=str(self._place / "in"),
             stdout=str(self._place / "out"),
-            stderr="" if tty else str(self._place / "out"),
+            stderr="" if tty else str(self._place / "err"),
             terminal=tty,
             spec=any_pb2.Any(
                 type_url=_PROCESS, value=msgspec.json.encode(spec_of(process, command, self._name, tty=tty))
@@ -59,8 +62,21 @@ class ContainerdTerminal:
     async def read(self) -> bytes:
         return await self._output.read(self.wait)
 
+    async def read_error(self) -> bytes:
+        return b"" if self._tty else await self._errors.read(self.wait)
+
     async def write(self, data: bytes) -> None:
         await self._input.write(data)
+
+    async def end_input(self) -> None:
+        """The shim holds the pipe open as well, for clients that come back."""
+        if self._tty:
+            await self._input.write(END_OF_TRANSMISSION)
+            return
+        request = tasks.CloseIORequest(**self._ids, stdin=True)
+        with contextlib.suppress(HostlerError):  # it may have ended
+            await self._client.native(self._client.tasks.CloseIO, request, "ending a program's input")
+        self._input.close()
 
     async def resize(self, rows: int, columns: int) -> None:
         request = tasks.ResizePtyRequest(**self._ids, width=columns, height=rows)
@@ -87,6 +103,7 @@ class ContainerdTerminal:
         finally:
             self._input.close()
             self._output.close()
+            self._errors.close()
             shutil.rmtree(self._place, ignore_errors=True)
 
     async def _collect(self) -> None:
@@ -104,7 +121,7 @@ async def attach(
     name = secrets.token_hex(8)
     place = run_dir / name
     place.mkdir(mode=0o700, parents=True)
-    for end in ("in", "out"):
+    for end in ("in", "out", "err"):
         os.mkfifo(place / end, 0o600)
     terminal = ContainerdTerminal(client, container, name, place)
     try:

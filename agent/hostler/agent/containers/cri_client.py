@@ -27,6 +27,9 @@ _OPTIONS = (
 )
 _Answer = TypeVar("_Answer")
 
+# A caller that was killed leaves its calls behind: until they have ended, the same again is refused with these.
+_BUSY = ("is already in starting state", "is in starting state", "is already in removing state", "is reserved for")
+
 
 class Client:
     """One channel. Belongs to the loop that it was made in."""
@@ -75,6 +78,8 @@ class Client:
 
 
 def failure(what: str, code: grpc.StatusCode, details: str) -> HostlerError:
+    if any(words in details for words in _BUSY):
+        return error("runtime_unavailable", f"containerd is still at what was asked before, so {what} was not done")
     if code is grpc.StatusCode.UNAVAILABLE:
         return error("runtime_unavailable", f"containerd does not answer, so {what} was not done")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:

@@ -53,7 +53,7 @@ class LogReader:
             end = data.rfind(b"\n") + 1
             if end:
                 self._name(data)
-                for record in data[:end].splitlines(keepends=True):
+                for record in data[: end - 1].split(b"\n"):  # a program's own \r ends none
                     lines += self._take(record)
             elif len(data) == _PIECE:
                 self._offset += len(data)  # no record is that long: not ours to read
@@ -76,9 +76,9 @@ class LogReader:
 
     def _take(self, record: bytes) -> list[Line]:
         here = _Place(self._order, self._offset, self._file)
-        self._offset += len(record)
+        self._offset += len(record) + 1
         self._last = _Place(self._order, self._offset, self._file)
-        fields = record[:-1].split(b" ", 3)
+        fields = record.split(b" ", 3)
         stream = fields[1].decode(errors="replace") if len(fields) == 4 else ""
         if stream not in STREAMS or here[:2] < self._from[stream][:2]:
             return []

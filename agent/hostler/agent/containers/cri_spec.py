@@ -122,6 +122,8 @@ def status_of(said: cri.ContainerStatus, pid: int, address: str) -> Status:
             state, number = State.KILLED, said.exit_code - 128
         if said.reason == "OOMKilled" and said.exit_code:
             state = State.OOM
+        elif _is_lost(said):
+            state, number = State.LOST, 0
     started, finished = said.started_at // 1_000_000, said.finished_at // 1_000_000
     return Status(
         state=state,
@@ -133,6 +135,11 @@ def status_of(said: cri.ContainerStatus, pid: int, address: str) -> Status:
         started_at_ms=started,
         finished_at_ms=max(started, finished) if finished else 0,  # a very short one may end before it began
     )
+
+
+def _is_lost(said: cri.ContainerStatus) -> bool:
+    """containerd's own word where its death or its caller's came in between: the number it gives is made up."""
+    return said.reason == "Unknown" or (said.reason == "StartError" and "context canceled" in said.message)
 
 
 def state_of(said: cri.ContainerState) -> State:

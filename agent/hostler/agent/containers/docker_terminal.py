@@ -8,10 +8,11 @@ import msgspec
 from hostler.agent.containers import strays
 from hostler.agent.containers.docker_client import Client
 from hostler.agent.containers.docker_logs import Frames
+from hostler.agent.containers.runtime import END_OF_TRANSMISSION
 from hostler.base.errors import HostlerError
 
 _PIECE = 64 * 1024
-_MOST_OUTPUT = 16 << 20
+_MOST_OUTPUT, _MOST_HELD = 16 << 20, 1 << 20
 _LOOK_S, _FIRST_LOOK_S = 0.2, 0.005
 
 
@@ -42,14 +43,16 @@ class DockerTerminal:
         self._reader = reader
         self._writer = writer
         self._frames = None if tty else Frames()
+        # Both streams come down one connection: whoever reads keeps what is the other's.
+        self._held = {"stdout": bytearray(), "stderr": bytearray()}
+        self._turn = asyncio.Lock()
+        self._taken = asyncio.Event()
 
     async def read(self) -> bytes:
-        while data := await self._piece():
-            if self._frames is None:
-                return data
-            if found := b"".join(part for _, part in self._frames.feed(data)):
-                return found
-        return b""
+        return await self._piece() if self._frames is None else await self._of("stdout", self._frames)
+
+    async def read_error(self) -> bytes:
+        return b"" if self._frames is None else await self._of("stderr", self._frames)
 
     async def collect(self) -> dict[str, bytes]:
         """All of both streams, as far as it is bounded."""
@@ -66,6 +69,12 @@ class DockerTerminal:
             await self._writer.drain()
         except ConnectionError:
             return  # it has ended
+
+    async def end_input(self) -> None:
+        if self._frames is None:
+            await self.write(END_OF_TRANSMISSION)
+        elif self._writer.can_write_eof():
+            self._writer.write_eof()
 
     async def resize(self, rows: int, columns: int) -> None:
         parameters: dict[str, Any] = {"h": rows, "w": columns}
@@ -91,6 +100,23 @@ class DockerTerminal:
     async def close(self) -> None:
         self._writer.close()
         await strays.end(self._mark)
+
+    async def _of(self, stream: str, frames: Frames) -> bytes:
+        """The next of one stream; waits for the other's reader where too much of that is held."""
+        while not self._held[stream]:
+            async with self._turn:
+                if self._held[stream]:
+                    break
+                while any(len(held) > _MOST_HELD for held in self._held.values()):
+                    self._taken.clear()
+                    await self._taken.wait()
+                if not (data := await self._piece()):
+                    return b""
+                for name, part in frames.feed(data):
+                    self._held[name] += part
+        data, self._held[stream] = bytes(self._held[stream]), bytearray()
+        self._taken.set()
+        return data
 
     async def _piece(self) -> bytes:
         try:

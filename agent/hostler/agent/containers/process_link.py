@@ -12,7 +12,7 @@ from typing import Any, Self
 import msgspec
 
 from hostler.agent.containers.ends import Pipe, settle
-from hostler.agent.containers.runtime import Executed
+from hostler.agent.containers.runtime import END_OF_TRANSMISSION, Executed
 from hostler.base.errors import error
 
 _MESSAGE_BYTES = 128 * 1024
@@ -94,19 +94,26 @@ class ProcessTerminal:
         self._tty = tty
         self._input = Pipe(fds[0])
         self._outputs = [self._input] if tty else [Pipe(fd) for fd in fds[1:]]
-        self._open = list(self._outputs)
         self._code: int | None = None
         self._waiting = asyncio.Lock()
 
     async def read(self) -> bytes:
-        """Of both streams, as it comes."""
-        return await self._outputs[0].read(self.wait) if self._tty else await self._either()
+        return await self.read_each(0)
+
+    async def read_error(self) -> bytes:
+        return b"" if self._tty else await self.read_each(1)
 
     async def read_each(self, index: int) -> bytes:
         return await self._outputs[index].read(self.wait)
 
     async def write(self, data: bytes) -> None:
         await self._input.write(data)
+
+    async def end_input(self) -> None:
+        if self._tty:
+            await self._input.write(END_OF_TRANSMISSION)
+        else:
+            self._input.close()
 
     async def resize(self, rows: int, columns: int) -> None:
         self._input.control(termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -122,20 +129,6 @@ class ProcessTerminal:
         self._link.close()
         for pipe in {self._input, *self._outputs}:
             pipe.close()
-
-    async def _either(self) -> bytes:
-        while self._open:
-            for pipe in list(self._open):
-                data = pipe.take()
-                if data:
-                    return data
-                if data is not None:
-                    self._open.remove(pipe)
-            if self._code is not None:
-                return b""
-            if self._open:
-                await Pipe.readable(self._open, self.wait)
-        return b""
 
 
 async def program(link: Link, command: tuple[str, ...], *, tty: bool) -> ProcessTerminal:

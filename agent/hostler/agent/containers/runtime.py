@@ -14,6 +14,7 @@ class State(StrEnum):
     EXITED = "exited"  # by itself, with `exit_code`
     KILLED = "killed"  # by a signal, `signal`
     OOM = "oom"  # by the kernel, for memory
+    LOST = "lost"  # it does not run any more, and how far it came nobody knows
     UNKNOWN = "unknown"  # the runtime cannot tell; never taken for an end
 
 
@@ -37,7 +38,7 @@ class Status:
 
     @property
     def ended(self) -> bool:
-        return self.state in (State.EXITED, State.KILLED, State.OOM)
+        return self.state in (State.EXITED, State.KILLED, State.OOM, State.LOST)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +81,9 @@ class Executed:
     exit_code: int
     stdout: bytes
     stderr: bytes
+
+
+END_OF_TRANSMISSION = b"\x04"  # what a person types to end the input of a terminal
 
 
 class Terminal(Protocol):

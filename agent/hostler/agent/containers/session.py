@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hostler.agent.containers.runtime import EndsInput, SplitTerminal, Terminal
+from hostler.agent.containers.runtime import END_OF_TRANSMISSION, EndsInput, SplitTerminal, Terminal
 from hostler.base.errors import HostlerError, error
 from hostler.wire.race import first_of
 from hostler.wire.relay import (
@@ -34,7 +34,6 @@ from hostler.wire.relay import (
 
 CLIENT_S = 35.0  # how long the other end of the relay is waited for
 _RESIZE_S = 0.1  # between two sizes; of a flood only the last counts
-_END_OF_TRANSMISSION = b"\x04"
 
 
 class RelayLink(Protocol):
@@ -162,7 +161,7 @@ class Session:
         if isinstance(terminal, EndsInput):
             await terminal.end_input()
         elif self._tty:
-            await terminal.write(_END_OF_TRANSMISSION)
+            await terminal.write(END_OF_TRANSMISSION)
         await asyncio.Event().wait()  # the program's end is what ends the session
 
     async def _resize(self, terminal: Terminal) -> None:

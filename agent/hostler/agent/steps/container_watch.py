@@ -24,6 +24,7 @@ STOP_GRACE_S, SHORT_GRACE_S = 10.0, 3.0  # the short one where the runner will n
 DRAIN_S = 600.0  # for what a container that has ended still has to say, as fast as the link takes it
 AWAY_S = 60.0  # how long a call that makes something waits for the runtime's daemon
 _PAUSE_S, _TICK_S = 0.5, 1.0
+_USUAL = ("", "Error", "Completed")  # reasons that say no more than the exit code does
 _HEARD_S = 5.0  # how often a fenced task notes when the control plane was heard
 
 
@@ -196,6 +197,9 @@ def failure_of(status: Status, phase: str) -> HostlerError | None:
     """What an end means; None for success."""
     if status.state is State.EXITED and status.exit_code == 0:
         return None
+    if status.state is State.LOST:
+        why = status.reason or "no reason given"
+        return error("container_lost", f"the runtime lost the container of {phase}: {why}")
     sentence = _sentence(status)
     if phase != MAIN_PHASE:
         return error("setup_failed", f"the setup command {sentence}")
@@ -208,4 +212,5 @@ def _sentence(status: Status) -> str:
         return "was ended by the kernel, because it needed more memory than it was given"
     if status.state is State.KILLED:
         return f"was ended by signal {status.signal}"
-    return f"ended with exit code {status.exit_code}"
+    said = f": {status.reason}" if status.reason not in _USUAL else ""
+    return f"ended with exit code {status.exit_code}{said}"

@@ -1,5 +1,6 @@
 """One request in the hands of a route: who asks, what they sent, and the parts that can answer."""
 
+import secrets
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ from hostler.control.webhooks.send import Sender
 T = TypeVar("T")
 MAX_BODY = 1 << 20
 MAX_CATALOG = 16 << 20
+MAX_KEY = 200
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,15 @@ class Call:
                 raise error("too_large", f"the body is larger than {limit} bytes")
             chunks.append(chunk)
         return b"".join(chunks)
+
+    def idempotency_key(self, in_body: str) -> str:
+        """From the body or the header; without one no two requests are the same. Raises `invalid_request`."""
+        in_header = self.request.headers.get("idempotency-key", "")
+        if len(in_header) > MAX_KEY:
+            raise error("invalid_request", f"the header idempotency-key is longer than {MAX_KEY} characters")
+        if in_body and in_header and in_body != in_header:
+            raise error("invalid_request", "idempotency key of header and body differ", pointer="/idempotency_key")
+        return in_body or in_header or secrets.token_hex(16)
 
     async def project(self) -> str:
         """The project in the path, if it is in the principal's scope. Raises `not_found`."""

@@ -85,7 +85,7 @@ def fold_log(draft: Draft, node_id: str, line: LogLine) -> None:
     task = _task_for(draft, node_id, line)
     if task is None:
         return
-    task_logs.keep(draft, task, line)
+    task_logs.keep(draft, replace(task, node_id=node_id), line)  # it may have moved on from where this was said
 
 
 def fold_step(draft: Draft, node_id: str, report: StepReport) -> None:

@@ -18,6 +18,7 @@ from hostler.control.kernel.tasks import move_task, node_of, operation_of
 from hostler.control.kernel.transitions import ASSIGNED, FINAL, RUNNING
 
 TYPE, VERSION = "node.task.probe", "v1"
+ASKERS = ("admin", "system")  # to whom nodes tell of anybody's tasks
 
 
 def unclear(draft: Draft, node: NodeRow) -> list[TaskRow]:
@@ -65,6 +66,8 @@ def answered(draft: Draft, probe: OperationRow, node_id: str) -> None:
         return
     node, state = node_of(draft, node_id), str(said.get("state"))[:32]
     operation = operation_of(draft, task.operation_id)
+    if not _may_know(probe, operation):
+        return
     draft.events.append(
         events.task_event(
             "task.probed",
@@ -96,6 +99,12 @@ def _said(draft: Draft, probe: OperationRow) -> dict[str, Any]:
             found = msgspec.json.decode(step.outputs)
             return found if isinstance(found, dict) else {}
     return {}
+
+
+def _may_know(probe: OperationRow, operation: OperationRow) -> bool:
+    """A node tells a tenant that it knows nothing of others' tasks: no such answer ends one (S2)."""
+    own = (probe.org_id, probe.project_id) == (operation.org_id, operation.project_id)
+    return own or probe.trigger_source in ASKERS
 
 
 def _about(probe: OperationRow) -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from hostler.base.errors import error
 from hostler.catalog.job import PRIORITIES
 from hostler.control.kernel.job_nodes import NAMES, Amounts, NodeState, blocked_by, facts_of, minus, need_of
 from hostler.control.kernel.job_reasons import REASONS, why_not
@@ -165,11 +166,19 @@ _PLAIN = (
 
 def tasks(db: sqlite3.Connection, job_id: str, cursor: str, page_size: int) -> Page[JobTaskView]:
     """In their order, each with the history of its attempts."""
-    after = int(decode_cursor(cursor) or -1) if cursor else -1
+    after = _index_in(cursor) if cursor else -1
     asked = {"job": job_id, "after": after, "limit": page_limit(page_size) + 1}
     rows = _dicts(db, local_tasks.OF_JOB_SHOWN, asked)
     shown = tuple(_task(db, row) for row in rows[:page_size])
     return Page(shown, encode_cursor(str(shown[-1].task_index)) if len(rows) > page_size else "")
+
+
+def _index_in(cursor: str) -> int:
+    """Raises `invalid_cursor`, also for a cursor of another list."""
+    text = decode_cursor(cursor)
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise error("invalid_cursor", "the page cursor is of another list")
+    return int(text)
 
 
 def _task(db: sqlite3.Connection, row: dict[str, Any]) -> JobTaskView:

@@ -49,6 +49,18 @@ def writer(tmp_path: Path) -> Writer:
     return Writer(tmp_path / "task.log")
 
 
+@pytest.mark.parametrize(
+    "text", ["10 %\r20 %\r30 %", "a\r", "\rb", "a\x0bb\x0cc\x1cd\x85e\u2028f", "\r2026Z stderr F forged"]
+)
+def test_OB_07_only_a_newline_ends_a_record(tmp_path: Path, text: str) -> None:
+    """Bars of progress go back to the start of their line; nothing of them is lost, and nobody's record is forged."""
+    path = tmp_path / "task.log"
+    path.write_bytes(f"2026-11-22T10:00:00Z stdout F {text}\n2026-11-22T10:00:01Z stdout F next\n".encode())
+    found = told(LogReader(path))
+    assert texts(found) == [("stdout", text, True), ("stdout", "next", True)]
+    assert texts(told(LogReader(path, found[0].cursor))) == [("stdout", "next", True)]
+
+
 def test_parts_of_a_line_are_joined_by_stream(writer: Writer) -> None:
     writer.record("stdout", "P", "one ")
     writer.record("stderr", "F", "between")

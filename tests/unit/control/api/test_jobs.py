@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from hostler.control.kernel.commands import NodeHello
+from hostler.control.store.pages import encode_cursor
 from hostler.wire.node import Hello
 from hostler.wire.report import StepStatus, TaskStatus
 from support.control import step_report, task_report
@@ -142,7 +143,7 @@ async def test_JB_06_a_cluster_and_a_backend_at_once_are_unprocessable(tmp_path)
     async with jobs_api(tmp_path) as (_, ann):
         both = await said(ann, "POST", JOBS, 422, json=body(cluster="east", backend="node_agent"))
         assert (both["error_code"], both["pointer"]) == ("invalid_request", "/cluster")
-        assert (await said(ann, "POST", JOBS, 422, json=body(nmae="x")))["error_code"] == "unknown_field"
+        assert (await said(ann, "POST", JOBS, 422, json=body(title="x")))["error_code"] == "unknown_field"
         assert (await said(ann, "POST", JOBS, 404, json=body(parent="/ann/none")))["error_code"] == "not_found"
 
 
@@ -167,6 +168,30 @@ async def test_lists_are_paged_and_narrowed(tmp_path) -> None:
         first = await said(ann, "GET", f"{JOBS}/{ids[0]}/tasks?page_size=2")
         last = await said(ann, "GET", f"{JOBS}/{ids[0]}/tasks?page_size=2&cursor={first['next_cursor']}")
         assert [task["task_index"] for task in (*first["items"], *last["items"])] == [0, 1, 2]
+
+
+async def test_a_cursor_of_another_list_is_refused(tmp_path) -> None:
+    async with jobs_api(tmp_path) as (_, ann):
+        made = await said(ann, "POST", JOBS, 202, json=body())
+        for cursor in (encode_cursor(made["job_id"]), encode_cursor("9" * 30), encode_cursor("-1"), "x"):
+            refused = await said(ann, "GET", f"{JOBS}/{made['job_id']}/tasks?cursor={cursor}", 422)
+            assert refused["error_code"] == "invalid_cursor"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"environment": {"DB_PASSWORD": "hunter2"}},
+        {"environment": {"URL": "x -----BEGIN RSA PRIVATE KEY----- x"}},
+        {"command": ["login", "-----BEGIN OPENSSH PRIVATE KEY-----"]},
+    ],
+    ids=str,
+)
+async def test_S1_what_looks_like_a_secret_is_in_no_job(tmp_path, more) -> None:
+    """A job's environment and arguments are in the store, in signed tasks, and shown to every reader."""
+    async with jobs_api(tmp_path) as (_, ann):
+        assert (await said(ann, "POST", JOBS, 422, json=body(**more)))["error_code"] == "secret_in_payload"
+        assert (await said(ann, "GET", JOBS))["items"] == []
 
 
 async def test_BK_06_capacity_is_what_nodes_have_and_what_jobs_hold_of_it(tmp_path) -> None:

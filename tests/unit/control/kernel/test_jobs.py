@@ -8,6 +8,7 @@ from hostler.control.kernel.allocation_commands import CordonNode
 from hostler.control.kernel.commands import (
     CancelOperation,
     ExpireTasks,
+    FoldReports,
     NodeGone,
     NodeHello,
     NodeStatus,
@@ -19,7 +20,7 @@ from hostler.control.kernel.job_commands import CancelChildJob, CancelJob, Submi
 from hostler.control.kernel.job_rows import JobShareRow, StrayRow
 from hostler.control.kernel.model import CancelOrder, TaskOrder
 from hostler.wire.node import Hello
-from hostler.wire.report import TaskStatus
+from hostler.wire.report import LogLine, Report, TaskStatus
 from hostler.wire.task import Policy
 from support.control import ADMIN, USER
 from support.jobs import GIB, JobBench, spec, submit_job
@@ -318,6 +319,22 @@ def test_a_job_is_not_retried_by_the_way_of_operations(bench) -> None:
     bench.end(job_id, code="exit_status")
     refused = bench.refusal(RetryOperation(actor=USER, project_id="train", operation_id=job_id))
     assert refused.code == "operation_final"
+
+
+def test_OB_07_a_late_line_is_of_the_node_that_its_attempt_ran_on(bench) -> None:
+    first = bench.worker()
+    job_id = bench.submit(spec(retries={"failure": 1}))
+    bench.start(job_id)
+    (old,) = bench.tasks(job_id)
+    bench.end(job_id, code="container_exit")
+    moved = msgspec.structs.replace(bench.tasks(job_id)[0], node_id="nod_elsewhere")
+    bench.view.put(moved)
+    line = LogLine(
+        task_id=old.task_id, attempt_uid=old.attempt_uid, step_id="run", step_index=0, stream="stdout", text="late",
+        at_ms=1,
+    )  # fmt: skip
+    told = bench.decide(FoldReports(node_id=first.node_id, reports=(Report(99, line),)))
+    assert [(row.text, row.node_id) for row in told.logs] == [("late", first.node_id)]
 
 
 # -- making room ------------------------------------------------------------------------------------------

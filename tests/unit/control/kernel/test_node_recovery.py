@@ -177,6 +177,21 @@ def test_an_answer_about_another_node_s_task_moves_nothing() -> None:
     assert now(lending, task).state == "assigned"
 
 
+@pytest.mark.parametrize(("org_id", "moved"), [("rival", False), ("acme", True)])
+def test_S2_no_tenants_probe_ends_the_task_of_another(org_id: str, moved: bool) -> None:
+    """A node says of a foreign task that it knows nothing of it, whoever's it is."""
+    lending = Lending(0)
+    node = lending.bench.node()
+    task = one_task(lending, node)
+    done = lending.run(recover(node))
+    operation = lending.bench.operation(done.did[0].operation_id)
+    asked = msgspec.structs.replace(operation, trigger_source="tenant_request", org_id=org_id, project_id="train")
+    lending.bench.view.put(asked)
+    answer(lending, done, state="unknown")
+    assert (now(lending, task).state == "failed") is moved
+    assert bool(lending.events("task.probed")) is moved
+
+
 def test_recovery_asks_about_a_bounded_number_of_tasks() -> None:
     lending = Lending(0)
     node = lending.bench.node(parallel_tasks=20)

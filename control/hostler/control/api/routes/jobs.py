@@ -1,6 +1,5 @@
 """Jobs of a project: submit, list, look, ask why, wait, cancel (API-26). A job's log is that of its operation."""
 
-import secrets
 from typing import Any
 
 from hostler.base.errors import error
@@ -26,7 +25,7 @@ async def submit(call: Call) -> tuple[int, JobMade]:
             org_id=call.principal.org_id or await call.parts.projects.org_of(project_id),
             project_id=project_id,
             spec=JobSpec(**{name: getattr(body, name) for name in JobSpec.__struct_fields__}),
-            idempotency_key=_idempotency_key(call, body),
+            idempotency_key=call.idempotency_key(body.idempotency_key),
             correlation_id=call.correlation_id,
             parent=body.parent,
             traceparent=call.traceparent,
@@ -34,16 +33,6 @@ async def submit(call: Call) -> tuple[int, JobMade]:
     )
     answer = JobMade(job_id=made.job_id, name=made.name, created=made.created, correlation_id=call.correlation_id)
     return (202 if made.created else 200), answer
-
-
-def _idempotency_key(call: Call, body: NewJob) -> str:
-    """From the body or the header; without one no two requests are the same."""
-    in_header = call.request.headers.get("idempotency-key", "")
-    if len(in_header) > 200:
-        raise error("invalid_request", "the header idempotency-key is longer than 200 characters")
-    if body.idempotency_key and in_header and body.idempotency_key != in_header:
-        raise error("invalid_request", "idempotency key of header and body differ", pointer="/idempotency_key")
-    return body.idempotency_key or in_header or secrets.token_hex(16)
 
 
 async def listing(call: Call) -> Any:

@@ -1,6 +1,5 @@
 """Operations of a project: submit, look, cancel, retry, logs, events, audit bundle (API-07..13)."""
 
-import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
@@ -51,7 +50,7 @@ async def submit(call: Call) -> tuple[int, Submitted]:
         version=body.version,
         inputs=body.inputs,
         target_selector=body.target_selector,
-        idempotency_key=_idempotency_key(call, body),
+        idempotency_key=call.idempotency_key(body.idempotency_key),
         correlation_id=correlation_id,
         traceparent=call.traceparent,
         mode=TaskMode(body.mode),
@@ -75,16 +74,6 @@ async def submit(call: Call) -> tuple[int, Submitted]:
         correlation_id=correlation_id,
     )
     return (202 if made.created else 200), answer
-
-
-def _idempotency_key(call: Call, body: Submit) -> str:
-    """From the body or the header; without one no two requests are the same."""
-    in_header = call.request.headers.get("idempotency-key", "")
-    if len(in_header) > 200:
-        raise error("invalid_request", "the header idempotency-key is longer than 200 characters")
-    if body.idempotency_key and in_header and body.idempotency_key != in_header:
-        raise error("invalid_request", "idempotency key of header and body differ", pointer="/idempotency_key")
-    return body.idempotency_key or in_header or secrets.token_hex(16)
 
 
 async def listing(call: Call) -> Any:

@@ -1,0 +1,53 @@
+"""Every guard that a test takes out still stands, once, where the test looks for it: one that was moved is seen here
+at once, while its own test may be among those that a run leaves out."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from support.mutant import Guard
+
+FILES = sorted((Path(__file__).parents[1] / "guards").glob("test_*.py"))
+BY_HAND = {"test_exec_guards"}  # takes attributes away, not source text
+
+
+def loaded(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"guards_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def guards_in(value: Any) -> Iterator[Guard]:
+    """As objects, or as tuples of module, text and what is left of it."""
+    if isinstance(value, Guard):
+        yield value
+    elif isinstance(value, tuple) and _is_guard(value):
+        yield Guard(*value[:3])
+    elif isinstance(value, dict):
+        yield from (guard for each in value.values() for guard in guards_in(each))
+    elif isinstance(value, (list, tuple)):
+        yield from (guard for each in value for guard in guards_in(each))
+
+
+def _is_guard(value: tuple[Any, ...]) -> bool:
+    return len(value) >= 3 and all(isinstance(part, str) for part in value[:3]) and value[0].startswith("hostler.")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_guard_stands_once_and_what_is_left_without_it_is_python(path: Path) -> None:
+    found = set(guards_in(list(vars(loaded(path)).values())))
+    assert bool(found) != (path.stem in BY_HAND)
+    for guard in found:
+        spec = importlib.util.find_spec(guard.module)
+        assert spec is not None, guard
+        assert spec.origin is not None, guard
+        source = Path(spec.origin).read_text()
+        assert source.count(guard.text) == 1, guard
+        compile(source.replace(guard.text, guard.without), spec.origin, "exec")
