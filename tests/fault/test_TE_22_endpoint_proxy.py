@@ -169,7 +169,7 @@ def test_TE_22_many_requests_share_a_connection_and_each_connection_has_a_receip
     (receipt,) = place.house.receipts(newest)
     assert receipt["operation_id"] == newest
     listed = place.house.client.call("GET", "/api/v1/admin/audit-logs", page_size="200")["items"]
-    assert any(newest in json.dumps(line) for line in listed if line["action"] == "operation.submit")
+    assert any(newest in json.dumps(line) for line in listed if line["action"] == "endpoint.proxy")
     assert place.echo()["peer"] not in peers, "what was idle is closed"
 
 

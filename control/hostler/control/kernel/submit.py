@@ -29,7 +29,11 @@ TRIGGER_SOURCES = (
     "system",
 )
 # what the audit calls those that have a route of their own (SE-02)
-_ACTIONS = {"job.task.exec": "job.exec", "job.task.profile": "job.profile"}
+_ACTIONS = {
+    "job.task.exec": "job.exec",
+    "job.task.forward": "endpoint.proxy",
+    "job.task.profile": "job.profile",
+}
 ASKED = "tenant_request"  # an engine outside has no say in what the house does for itself
 
 
