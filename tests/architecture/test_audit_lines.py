@@ -32,6 +32,7 @@ from support.jobs import IMAGE, job_definitions
 from support.keys import NOW
 from support.ledger import Ledger
 from support.lending import BASE, NODES, Place, place
+from support.proxying import asked_through
 
 ADMIN = "/api/v1/admin"
 OPERATIONS = "/api/v1/projects/train/operations"
@@ -91,7 +92,9 @@ async def retried(at: Place) -> httpx.Response:
 
 @story(MADE, "jobs.submit")
 async def job_submitted(at: Place) -> httpx.Response:
-    inside = [definition(type_=f"job.task.{name}", inputs={"type": "object"}) for name in ("exec", "profile")]
+    inside = [
+        definition(type_=f"job.task.{name}", inputs={"type": "object"}) for name in ("exec", "forward", "profile")
+    ]
     await at.fleet.publish(*job_definitions(), *inside, version=2)
     await connect(at.fleet, await at.fleet.enroll("gpu-1"))
     amounts = {"cpu_millis": 1000, "memory_bytes": 1 << 30}
@@ -357,6 +360,17 @@ def _webhook_stories(base: str, suffix: str) -> None:
 
 _webhook_stories(f"{ADMIN}/webhooks", "_any")
 _webhook_stories("/api/v1/projects/train/webhooks", "")
+
+
+def _proxy_story(method: str) -> None:
+    async def asked(at: Place) -> httpx.Response:
+        return await asked_through(at.api, at.admin, method, await _running_job(at))
+
+    story(MADE, f"endpoint_proxy.{method.lower()}")(asked)
+
+
+for _method in ("POST", "PUT", "PATCH", "DELETE"):
+    _proxy_story(_method)
 
 # -- what each must have left ---------------------------------------------------------------------
 

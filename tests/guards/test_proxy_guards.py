@@ -5,8 +5,9 @@ import pytest
 from support.mutant import Guard, outcome_without
 
 FORWARD, EXCHANGE = "hostler.agent.containers.forward", "hostler.control.api.exchange"
-LINES = "hostler.control.api.lines"
+LINES, ROUTE = "hostler.control.api.lines", "hostler.control.api.routes.endpoint_proxy"
 NODE, PASSED = "unit/agent/containers/test_forward.py", "unit/control/api/test_exchange.py"
+SCOPE = "flow/test_endpoint_proxy.py"
 
 
 def guard(module: str, text: str, without: str, test: str):
@@ -58,6 +59,18 @@ GUARDS = [
         ' b"content-security-policy": b"sandbox",',
         "",
         f"{PASSED}::test_TE_22_a_task_does_not_speak_of_our_origin",
+    ),
+    guard(
+        ROUTE,
+        "    if call.principal.role == MEMBER and call.principal.name != job.requested_by_user_id:",
+        "    if False:",
+        f"{SCOPE}::test_AZ_04_a_member_reaches_its_own_jobs_alone",
+    ),
+    guard(
+        ROUTE,
+        "await call.project(), ",
+        'call.path("project_id"), ',
+        f"{SCOPE}::test_S2_an_endpoint_of_another_tenant_is_not_there",
     ),
     guard(
         LINES,
