@@ -15,7 +15,7 @@ ROLES = (PLATFORM, TENANT, ADMIN, MEMBER, VIEWER, AUDITOR)
 _WRITE = frozenset({PLATFORM, TENANT, ADMIN, MEMBER})
 _READ = frozenset({PLATFORM, TENANT, ADMIN, MEMBER, VIEWER})
 
-INSIDE_TASKS = EXEC, PROFILE = "job.task.exec", "job.task.profile"
+INSIDE_TASKS = EXEC, PROFILE, FORWARD = "job.task.exec", "job.task.profile", "job.task.forward"
 
 # permission → roles that hold it
 PERMISSIONS: dict[str, frozenset[str]] = {

@@ -7,7 +7,7 @@ line in the audit and its receipt. Many requests share one.
 from starlette.requests import ClientDisconnect
 
 from hostler.base.errors import HostlerError, error
-from hostler.control.api.authz import MEMBER
+from hostler.control.api.authz import FORWARD, MEMBER
 from hostler.control.api.call import Call
 from hostler.control.api.exchange import Exchange, Proxied
 from hostler.control.api.lines import Line, Wanted
@@ -15,7 +15,6 @@ from hostler.control.api.routes.exec import submit
 from hostler.control.kernel.endpoints import host_and_port
 from hostler.control.store.records import EndpointView, OperationView, TaskView
 
-FORWARD = "job.task.forward"
 _SEGMENTS = 9  # of the path in front of the task's own: /api/v1/projects/{}/endpoints/{}/{}/proxy/
 _REPEATABLE = ("GET", "HEAD")
 
