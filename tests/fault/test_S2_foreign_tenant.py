@@ -39,8 +39,6 @@ NAMED = frozenset(
         "task_id",
         "endpoint_id",
         "sha256",
-        "task_id",
-        "endpoint_id",
         "node_id",
         "name",
         "index",

@@ -165,8 +165,6 @@ class House:
         if fault_points:
             points = msgspec.json.encode(list(fault_points)).decode()
             text += f"\n[testing]\nenabled = true\nfault_points = {points}\n"
-        if root:
-            text = text.replace(f'root = "{directory}/root"', f'root = "{root}"')
         (directory / "agent.toml").write_text(f"parallel_tasks = {parallel}\nstop_grace_seconds = 1\n{text}")
 
     def start(self, name: str) -> subprocess.Popen[bytes]:

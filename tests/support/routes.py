@@ -19,8 +19,6 @@ NAMES = {
     "webhook_id": "whk_x",
     "sha256": "0" * 64,
     "task_id": "tsk_x",
-    "endpoint_id": "end_x",
-    "rest": "",
     "endpoint_id": "web-id",
     "rest": "metrics",
 }

@@ -198,7 +198,8 @@ def failure_of(status: Status, phase: str) -> HostlerError | None:
     if status.state is State.EXITED and status.exit_code == 0:
         return None
     if status.state is State.LOST:
-        return error("container_lost", f"the runtime lost the container of {phase}: {status.reason or 'no reason given'}")
+        why = status.reason or "no reason given"
+        return error("container_lost", f"the runtime lost the container of {phase}: {why}")
     sentence = _sentence(status)
     if phase != MAIN_PHASE:
         return error("setup_failed", f"the setup command {sentence}")
