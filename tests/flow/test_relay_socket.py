@@ -26,6 +26,9 @@ from support.fake_node import FakeNode, Session
 from support.plane import ORG, PROJECT, Plane, plane, submission
 
 pytestmark = pytest.mark.timeout(60)
+INSIDE = sorted(
+    each.type for each, _ in load_profiles(builtin_profiles()).definitions if each.type.startswith("job.task.")
+)
 EXEC = next(each for each, _ in load_profiles(builtin_profiles()).definitions if each.ref == "job.task.exec@v1")
 
 
@@ -164,7 +167,7 @@ async def test_AZ_04_whose_tasks_one_may_enter(tmp_path: Path) -> None:
         assert (await place.ask("ann")).status_code == 202
 
 
-@pytest.mark.parametrize("operation_type", ["job.task.exec", "job.task.profile", "job.task.forward"])
+@pytest.mark.parametrize("operation_type", INSIDE)
 async def test_AZ_04_a_member_enters_no_task_by_an_operation_of_its_own_making(
     tmp_path: Path, operation_type: str
 ) -> None:

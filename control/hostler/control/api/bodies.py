@@ -56,7 +56,7 @@ class EnrolmentToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 class NewPrincipal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`org_id` and `project_id` limit the role; a platform_admin and an auditor have neither."""
 
-    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9@._-]{0,62}$(?!\n)")]
+    name: Name
     role: Literal["platform_admin", "tenant_admin", "project_admin", "project_member", "project_viewer", "auditor"]
     org_id: NameOrNone = ""
     project_id: NameOrNone = ""

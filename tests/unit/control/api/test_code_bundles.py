@@ -54,6 +54,23 @@ async def test_JB_08_a_bundle_is_sent_found_listed_and_removed(tmp_path: Path) -
         assert (await member.put(f"{BASE}/{SHA}", content=CODE)).status_code == 201
 
 
+async def test_JB_08_one_that_is_deleted_while_it_is_sent_again_leaves_no_row_without_bytes(tmp_path: Path) -> None:
+    async with api_in(tmp_path) as api:
+        await api.fleet.enroll("gpu-1")
+        member = await api.client("project_member")
+        await member.put(f"{BASE}/{SHA}", content=CODE)
+
+        async def slow() -> AsyncIterator[bytes]:
+            yield CODE[:100]
+            assert (await member.delete(f"{BASE}/{SHA}")).status_code == 200
+            yield CODE[100:]
+
+        answer = await member.put(f"{BASE}/{SHA}", content=slow())
+        assert (answer.status_code, answer.json()["error_code"]) == (422, "bundle_missing")
+        assert (await member.get(BASE)).json()["items"] == []
+        assert (await member.put(f"{BASE}/{SHA}", content=CODE)).status_code == 201
+
+
 async def test_JB_08_bytes_of_another_digest_are_refused_and_leave_nothing(tmp_path: Path) -> None:
     async with api_in(tmp_path) as api:
         await api.fleet.enroll("gpu-1")

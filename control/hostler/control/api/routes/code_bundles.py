@@ -28,7 +28,10 @@ async def put(call: Call) -> tuple[int, BundleKept]:
     known = await call.engine.reader.bundle(*key)
     if known is not None and files.has(key, known.size_bytes):
         await _drain(call.request, files.settings.max_bytes)
-        return 200, await _store(call, key, known.size_bytes)
+        async with files.placing:  # else a delete in between would leave a row without its bytes
+            if not files.has(key, known.size_bytes):
+                raise error("bundle_missing", f"bundle {key.sha256} was deleted meanwhile", hint="send it again")
+            return 200, await _store(call, key, known.size_bytes)
     async with files.received(key, _chunks(call.request)) as upload, files.placing:
         await asyncio.to_thread(upload.keep)
         try:

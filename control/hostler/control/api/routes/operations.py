@@ -38,7 +38,7 @@ async def submit(call: Call) -> tuple[int, Submitted]:
     project_id = await call.project()
     body = await call.body(Submit)
     if body.operation_type in INSIDE_TASKS:  # only by the routes of jobs: they look whose job it is
-        hint = "ask for it by the job: POST …/jobs/{job_id}/exec or …/profile, or by its endpoint's proxy"
+        hint = "ask for it by the job: POST …/jobs/{job_id}/exec or …/profile, or by an endpoint's proxy"
         raise error("invalid_request", f"{body.operation_type} is never asked for by itself", hint=hint)
     correlation_id = body.correlation_id or call.correlation_id
     org_id = call.principal.org_id or await call.parts.projects.org_of(project_id)
