@@ -43,8 +43,8 @@ async def ran(node: Core, home: Node, **inputs: Any) -> TaskReport:
     return (await node.task_reports())[-1]
 
 
-async def lines_of(node: Core, stream: str) -> list[str]:
-    return [line.text for line in await node.log_lines() if line.stream == stream]
+async def lines_of(node: Core, stream: str, phase: str = "main") -> list[str]:
+    return [line.text for line in await node.log_lines() if line.stream == stream and line.phase in ("", phase)]
 
 
 async def test_SK_24_a_task_runs_to_its_end_and_says_how(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ async def test_RN_07_setup_runs_before_the_command_with_its_own_streams(tmp_path
     home = Node(tmp_path, runtime := FakeRuntime("process", program))
     async with home.agent() as node:
         assert (await ran(node, home, setup=["prepare"])).status is TaskStatus.SUCCEEDED
-        assert await lines_of(node, "setup.stdout") == ["in setup"]
+        assert await lines_of(node, "stdout", "setup") == ["in setup"]
         assert await lines_of(node, "stdout") == ["in main"]
     setup, main = runtime.made
     assert (setup.spec.command, main.spec.command) == (("prepare",), ("train",))
@@ -144,7 +144,7 @@ async def test_RN_07_a_setup_that_fails_ends_the_task_before_its_command(tmp_pat
     async with home.agent() as node:
         report = await ran(node, home, setup=["prepare"])
         assert (report.error_code, "exit code 7" in report.error_message) == ("setup_failed", True)
-        assert await lines_of(node, "setup.stdout") == ["no compiler"]
+        assert await lines_of(node, "stdout", "setup") == ["no compiler"]
     assert [one.spec.command for one in runtime.made] == [("prepare",)]
 
 
