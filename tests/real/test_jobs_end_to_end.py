@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from conftest import need_slow
 from hostler.agent.containers import groups
 from support.certs import make_server_certs
 from support.sites import ROOT, Site, pids, site
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180), pytest.mark.xdist_group("containers")]
 RUNTIMES = ("process", "containerd", "docker")
+# of the two engines a run takes what differs most; of processes all
+TAKEN = {"containerd": ("RN_04", "TE_20", "TE_04"), "docker": ("RN_04", "X1", "RN_06")}
 OUTPUT = "i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); done; echo oops >&2; printf unended"
 WAIT = "echo ready; while [ ! -e /scratch/go ]; do sleep 0.1; done; printf done"
 GREEDY = "exec dd if=/dev/zero of=/dev/null bs=200M count=1"  # its buffer is more than it is given
@@ -41,6 +44,13 @@ while not (found := ctx.resolver_for_job("/house/leader").resolve("leader").firs
     time.sleep(0.1)
 print("found", found.address, ctx.info.num_tasks)
 """
+
+
+@pytest.fixture(autouse=True)
+def thinned(request: pytest.FixtureRequest, here: Site) -> None:
+    taken = TAKEN.get(here.runtime, ("",))
+    if not any(part in request.node.name for part in taken):
+        need_slow("all of each engine takes minutes")
 
 
 @pytest.fixture(scope="module", params=RUNTIMES)
@@ -244,8 +254,11 @@ def test_RN_06_RN_12_a_private_image_comes_by_a_minted_credential_alone(here: Si
     if not here.image:
         pytest.skip("a plain process has no image")
     job_id = here.start("private", "cat /etc/stamp", image=here.private, pull_credential=True)
-    here.ended(job_id)
-    assert here.texts(job_id) == ["private"]
+    if here.runtime == "containerd":  # which drops what this minter gives out; said before anything is asked of it
+        assert here.ended(job_id, "failed")[0]["error_code"] == "incompatible"
+    else:
+        here.ended(job_id)
+        assert here.texts(job_id) == ["private"]
     without = here.start("without", "cat /etc/stamp", image=here.private)
     (task,) = here.ended(without, "failed")
     assert task["error_code"] == "source_denied"

@@ -80,10 +80,9 @@ def _entry(path: str, size: int) -> tarfile.TarInfo:
 class Containerd:
     """By `ctr`, with a fixed argv; names hold no option and no pattern, because a reference cannot."""
 
-    def __init__(self, host: Host, namespace: str, socket: str = "") -> None:
+    def __init__(self, host: Host, namespace: str) -> None:
         self._host = host
-        address = socket or host.fetch.containerd_socket
-        self._base = (host.fetch.ctr, "--address", address, "--namespace", namespace, "images")
+        self._base = (host.fetch.ctr, "--address", host.fetch.containerd_socket, "--namespace", namespace, "images")
 
     async def present(self, name: str, found: Found, deadline: Deadline, cancelled: asyncio.Event) -> str:
         rows = (await self._ctr(("check", f"name=={name}"), deadline, cancelled)).splitlines()
