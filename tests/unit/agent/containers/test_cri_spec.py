@@ -188,3 +188,19 @@ def test_RN_08_what_has_not_ended_is_no_end(said: cri.ContainerState, state: Sta
     status = cri_spec.status_of(cri.ContainerStatus(state=said, exit_code=7), 12, "")
     assert (status.state, status.ended, status.exit_code) == (state, False, 0)
     assert cri_spec.state_of(said) is state
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "expected"),
+    [
+        ("Unknown", "", State.LOST),
+        ("StartError", "failed to start shim: signal: killed: unknown", State.LOST),
+        ("StartError", "failed to create containerd task: task a: already exists", State.LOST),
+        ("StartError", "OCI runtime create failed: exec: no such file or directory", State.EXITED),
+        ("Error", "", State.EXITED),
+    ],
+)
+def test_K3_what_the_runtime_lost_is_no_failure_of_the_command(reason: str, message: str, expected: State) -> None:
+    said = cri.ContainerStatus(state=cri.CONTAINER_EXITED, exit_code=128, reason=reason, message=message)
+    status = cri_spec.status_of(said, 0, "")
+    assert (status.state, status.ended, status.signal) == (expected, True, 0)
