@@ -15,6 +15,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from hostler.base.errors import HostlerError
 from hostler.cli.demo_files import program
 from support.house import ORG, PROJECT, House, open_house
 
@@ -271,13 +272,14 @@ def test_AZ_04_AZ_05_viewers_and_members(place: Place) -> None:
     assert code_of(place.ask(token=place.principal("max", "project_member"))) == (403, "scope_denied")
 
 
-def test_TE_22_a_port_that_the_attempt_does_not_hold_is_not_reached(place: Place) -> None:
-    """Whoever submits the operation by hand names what they like; the node looks into its book."""
+def test_TE_22_nobody_names_a_port_by_hand(place: Place) -> None:
+    """And if one could: the node looks into its book (tests/unit/agent/containers/test_forward.py)."""
     task = place.house.operation(place.job)["tasks"][0]
     control = int(place.house.ports.server.rpartition(":")[2])
     inputs = {"task_id": task["task_id"], "attempt_uid": task["attempt_uid"], "relay_id": "rly_none", "port": control}
-    ended = place.house.finished(place.house.submit("job.task.forward@v1", inputs))
-    assert ended["status"] == "failed"
+    with pytest.raises(HostlerError) as refused:
+        place.house.submit("job.task.forward@v1", inputs)
+    assert refused.value.code == "invalid_request"
 
 
 def test_TE_22_a_silent_node_ends_the_answer(place: Place) -> None:
