@@ -272,13 +272,14 @@ def test_AZ_04_AZ_05_viewers_and_members(place: Place) -> None:
     assert code_of(place.ask(token=place.principal("max", "project_member"))) == (403, "scope_denied")
 
 
-def test_AZ_04_no_connection_is_to_be_had_around_the_proxy_that_asks_whose_job_it_is(place: Place) -> None:
-    """By hand one would name what one likes; the node's book of ports is tried in its own tests."""
+def test_TE_22_nobody_names_a_port_by_hand(place: Place) -> None:
+    """And if one could: the node looks into its book (tests/unit/agent/containers/test_forward.py)."""
     task = place.house.operation(place.job)["tasks"][0]
     control = int(place.house.ports.server.rpartition(":")[2])
     inputs = {"task_id": task["task_id"], "attempt_uid": task["attempt_uid"], "relay_id": "rly_none", "port": control}
-    with pytest.raises(HostlerError, match="never asked for by itself"):
+    with pytest.raises(HostlerError) as refused:
         place.house.submit("job.task.forward@v1", inputs)
+    assert refused.value.code == "invalid_request"
 
 
 def test_TE_22_a_silent_node_ends_the_answer(place: Place) -> None:
