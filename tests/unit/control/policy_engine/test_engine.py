@@ -123,7 +123,7 @@ async def test_AZ_11_a_rule_without_end_is_a_refusal_and_holds_nobody_up(tmp_pat
                 await asyncio.sleep(0.01)
                 turns += 1
         assert time.monotonic() - started < 2
-        assert turns > 10, "the loop went on meanwhile"
+        assert turns > 3, "the loop went on meanwhile"  # of thirty, on a machine with nothing else to do
         for task in tasks:
             assert not task.result().allowed
             assert "policy engine is away: it gave no answer within 0.3 s" in task.result().reason
