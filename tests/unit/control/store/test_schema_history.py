@@ -22,6 +22,16 @@ SHIPPED = {
     6: "b8c3630865e94616",
     7: "acfccfebf7217c85",
     8: "c3917d2e33f02e9b",
+    9: "6d064173c72be943",
+    10: "c4194380ef3b9cb8",
+    11: "156b8a13dd3d7141",
+    12: "97f28ed89e105d3f",
+    13: "0c0e8fd803924f7e",
+    14: "8872c3648f6db33c",
+    15: "c0607a9b4880c98c",
+    16: "b5200c64591daed8",
+    17: "128f33d82f7adc18",
+    18: "9e30c9c88feb3659",
 }
 NEWEST = store_db.migrations()[-1][0]
 # Where a made-up value would break a rule of the table, or is read as JSON.
