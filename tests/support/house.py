@@ -9,6 +9,8 @@
 Everything lies below one directory that every user may enter, because commands run as an unprivileged one.
 """
 
+import itertools
+import os
 import secrets
 import shutil
 import subprocess
@@ -45,6 +47,16 @@ PATH = f"/api/v1/projects/{PROJECT}/operations"
 FINAL = {"succeeded", "failed", "canceled"}
 TERMINAL_EVENTS = {"operation.completed", "operation.failed", "operation.canceled"}
 LIMIT_S = 30.0
+
+
+_nodes = itertools.count()
+
+
+def _own_ports() -> list[int]:
+    """Agents of other houses on this machine do not look into this one's book: each gets a range to itself."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 2
+    first = 20_000 + worker * 4_900 + next(_nodes) % 49 * 100
+    return [first, first + 99]
 
 
 class House:
@@ -156,7 +168,10 @@ class House:
         """
         directory = self.home / name
         (directory / "root" / "srv").mkdir(parents=True, exist_ok=True)
-        text = demo_files.agent_toml(self.home, name, self.ports, containers.format(directory))
+        containers = containers.format(directory)
+        if "port_range" not in containers:
+            containers += f"\nport_range = {_own_ports()}"
+        text = demo_files.agent_toml(self.home, name, self.ports, containers)
         text = text.replace("[control]\n", f'[control]\ntransport = "{transport}"\n')
         own = f'ca_file = "{self.home}/source/pki/control/ca.pem"'
         text = text.replace(own, f'ca_file = "{ca_file or ""}"')
