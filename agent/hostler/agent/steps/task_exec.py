@@ -1,14 +1,13 @@
 """`task.exec`: a program inside a running task's container, its bytes over a relay (API-26, OD-08)."""
 
-import asyncio
-
 from hostler.agent.containers.find import running
 from hostler.agent.containers.runtime import Terminal
 from hostler.agent.containers.session import Session
 from hostler.agent.containers.transcript import Transcript
 from hostler.agent.steps.contract import Change, Outcome, Plan, Probe, StepContext, StepView, Truth
+from hostler.agent.steps.relay_limits import over
 from hostler.base.digest import digest_of
-from hostler.base.errors import HostlerError, error
+from hostler.base.errors import HostlerError
 from hostler.catalog.params.task import TaskExec
 
 
@@ -27,7 +26,7 @@ class TaskExecKind:
             async with context.relay(params.relay_id) as relay:
                 session = Session(relay, transcript.take, tty=params.tty)
                 try:
-                    facts = await session.run(lambda: self._start(context), lambda: _end_of(context))
+                    facts = await session.run(lambda: self._start(context), lambda: over(context, "session"))
                 except HostlerError as err:
                     await session.tell(err)
                     raise
@@ -58,16 +57,6 @@ class TaskExecKind:
         if params.tty:
             await terminal.resize(params.rows, params.columns)
         return terminal
-
-
-async def _end_of(context: StepContext) -> None:
-    """Raises when the session must end, whatever its program does."""
-    try:
-        async with asyncio.timeout(context.deadline.remaining()):
-            await context.cancelled.wait()
-    except TimeoutError as err:
-        raise error("timeout", "the session has lasted as long as one may") from err
-    raise error("canceled", "the session was cancelled")
 
 
 KIND = TaskExecKind()

@@ -1,12 +1,11 @@
 """`task.forward`: one connection to a port of a running task, its bytes over a relay (TE-22)."""
 
-import asyncio
-
 from hostler.agent.containers.forward import connected
 from hostler.agent.containers.runtime import Terminal
 from hostler.agent.containers.session import Session
 from hostler.agent.steps.contract import Change, Outcome, Plan, Probe, StepContext, StepView, Truth
-from hostler.base.errors import HostlerError, error
+from hostler.agent.steps.relay_limits import over
+from hostler.base.errors import HostlerError
 from hostler.catalog.params.task import TaskForward
 
 
@@ -23,7 +22,7 @@ class TaskForwardKind:
         async with context.relay(params.relay_id) as relay:
             session = Session(relay, _nothing, tty=False)
             try:
-                facts = await session.run(lambda: _start(context), lambda: _end_of(context))
+                facts = await session.run(lambda: _start(context), lambda: over(context, "connection"))
             except HostlerError as err:
                 await session.tell(err)
                 raise
@@ -49,16 +48,6 @@ async def _start(context: StepContext) -> Terminal:
 
 def _nothing(_: bytes) -> None:
     """What goes through is in nobody's log."""
-
-
-async def _end_of(context: StepContext) -> None:
-    """Raises when the connection must end, whatever its two ends do."""
-    try:
-        async with asyncio.timeout(context.deadline.remaining()):
-            await context.cancelled.wait()
-    except TimeoutError as err:
-        raise error("timeout", "the connection has lasted as long as one may") from err
-    raise error("canceled", "the connection was cancelled")
 
 
 KIND = TaskForwardKind()
