@@ -40,7 +40,7 @@ _REACH: dict[KeyRole, tuple[str, str, str]] = {
     KeyRole.UPDATE: (
         "sign agent versions",
         "install one without a task: an update is an operation like any other",
-        "replace the key in a new keyset",
+        "hostler pki rotate update --leaked, then a new release repository: see docs/releases.md",
     ),
     KeyRole.WITNESS: (
         "countersign a false checkpoint of the audit",

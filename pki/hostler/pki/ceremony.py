@@ -2,6 +2,7 @@
 
 DIRECTORY/root/      root keys: offline, they sign keysets only
 DIRECTORY/catalog/   catalog key and approvers' keys: offline, they sign profiles
+DIRECTORY/update/    update key: offline, it signs releases of the agent
 DIRECTORY/control/   what the control plane needs
 DIRECTORY/trust.json what every node is given with its enrolment token
 """
@@ -28,6 +29,7 @@ class Fresh(NamedTuple):
 
     roots: list[FileSigner]
     catalogers: list[FileSigner]
+    update: FileSigner
     dispatch: FileSigner
     ca: FileSigner
     server: FileSigner
@@ -60,11 +62,12 @@ def init(
     _check_threshold("catalog and approver keys", approval_threshold, approvers + 1)
     if directory.exists() and any(directory.iterdir()):
         raise error("already_initialised", f"{directory} is not empty")
-    for name in ("root", "catalog", "control"):
+    for name in ("root", "catalog", "update", "control"):
         (directory / name).mkdir(parents=True, mode=0o700)
     fresh = Fresh(
         [new_ed25519() for _ in range(root_count)],
         [new_ed25519() for _ in range(approvers + 1)],
+        new_ed25519(),
         new_ed25519(),
         new_p256(),
         new_p256(),
@@ -98,6 +101,7 @@ def _write(directory: Path, fresh: Fresh, public: dict[str, bytes]) -> list[Path
     catalog, *approvers = fresh.catalogers
     private |= {"catalog/catalog.key": catalog}
     private |= {f"catalog/approver-{number}.key": signer for number, signer in enumerate(approvers, start=1)}
+    private |= {"update/update.key": fresh.update}
     private |= {"control/dispatch.key": fresh.dispatch, "control/ca.key": fresh.ca, "control/server.key": fresh.server}
     for name, signer in private.items():
         write_private(directory / name, signer.to_pem())
@@ -117,6 +121,7 @@ def _first_keyset(
         KeyRole.DISPATCH: (1, [fresh.dispatch]),
         KeyRole.CA: (1, [fresh.ca]),
         KeyRole.ARTIFACT: (1, catalog),
+        KeyRole.UPDATE: (1, [fresh.update]),
     }
     return Keyset(
         version=1,

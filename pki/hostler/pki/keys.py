@@ -36,6 +36,8 @@ class PublicKey:
             raise error("untrusted_key", "a public key is neither Ed25519 nor P-256")
         if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name != "secp256r1":
             raise error("untrusted_key", f"curve {key.curve.name} is not accepted")
+        if key.public_bytes(_DER, _SPKI) != spki_der:  # else one key could have several ids, and count as often
+            raise error("untrusted_key", "a public key is not in its one usual form")
         self._key = key
         self.spki_der = spki_der
         self.key_id = key_id(spki_der)

@@ -19,7 +19,16 @@ from hostler.pki.storage import read_public, write_private, write_public
 from hostler.pki.trust import TrustStore
 from hostler.pki.trust_files import load_trust, save_trust
 
-_NAMES = {KeyRole.DISPATCH: "control/dispatch", KeyRole.CATALOG: "catalog/catalog", KeyRole.CA: "control/ca"}
+_NAMES = {
+    KeyRole.DISPATCH: "control/dispatch",
+    KeyRole.CATALOG: "catalog/catalog",
+    KeyRole.CA: "control/ca",
+    KeyRole.UPDATE: "update/update",
+}
+_TO_ACTIVATE = {
+    KeyRole.CATALOG: "sign and publish",
+    KeyRole.UPDATE: "hand the releases over with 'hostler releases rotate', and publish them",
+}
 PROPOSED = "keyset.proposed.json"
 
 
@@ -78,6 +87,12 @@ def stage_of(directory: Path, role: KeyRole) -> str:
 def introduce(directory: Path, role: KeyRole, roots: Sequence[Signer], now_ms: int) -> Done:
     """Makes the next key and a keyset in which both count."""
     files, keyset = files_of(directory, role), present(directory)
+    if not files.current.exists():
+        raise error(
+            "invalid_request",
+            f"{files.current} is not here",
+            hint="bring the key here; one that was granted is replaced with 'hostler pki grant' and '--withdraw'",
+        )
     made = new_p256() if role is KeyRole.CA else new_ed25519()
     write_private(files.next, made.to_pem())
     ca_pem = ""
@@ -100,7 +115,7 @@ def activate(directory: Path, role: KeyRole, now_ms: int) -> Done:
         files.pem.rename(files.old_pem)
         files.next_pem.rename(files.pem)
         made += [files.pem, _new_server_certificate(directory, files, keyset, now_ms)]
-    following = "restart hostler-control with the new files" if role is not KeyRole.CATALOG else "sign and publish"
+    following = _TO_ACTIVATE.get(role, "restart hostler-control with the new files")
     return Done("activate", keyset.version, 0, tuple(made), f"{following}, then retire the old key")
 
 

@@ -30,5 +30,10 @@ def load_trust(path: Path) -> TrustState:
 
 def save_trust(path: Path, state: TrustState) -> None:
     """Whole or not at all."""
+    write_public(path, trust_text(state))
+
+
+def trust_text(state: TrustState) -> bytes:
+    """The file's content."""
     values = msgspec.structs.asdict(state) | {"keyset": base64.b64encode(state.keyset).decode()}
-    write_public(path, msgspec.json.format(msgspec.json.encode(_TrustFile(**values)), indent=2) + b"\n")
+    return msgspec.json.format(msgspec.json.encode(_TrustFile(**values)), indent=2) + b"\n"

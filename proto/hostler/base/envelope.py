@@ -10,6 +10,7 @@ CATALOG_TYPE = "application/vnd.hostler.catalog.v1+json"
 STATEMENT_TYPE = "application/vnd.in-toto+json"
 CHECKPOINT_TYPE = "application/vnd.hostler.checkpoint.v1+json"
 MINTED_TYPE = "application/vnd.hostler.minted.v1+json"
+AGENT_REPORT_TYPE = "application/vnd.hostler.agent-report.v1+json"
 COUNTERSIGNATURE_TYPE = "application/vnd.hostler.countersignature.v1+json"
 
 

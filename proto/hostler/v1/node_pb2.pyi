@@ -69,6 +69,16 @@ class RecoverResponse(_message.Message):
     keysets: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, certificate_pem: _Optional[bytes] = ..., keysets: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
+class CheckRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CheckResponse(_message.Message):
+    __slots__ = ("server_time_ms",)
+    SERVER_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    server_time_ms: int
+    def __init__(self, server_time_ms: _Optional[int] = ...) -> None: ...
+
 class RenewRequest(_message.Message):
     __slots__ = ("csr_der",)
     CSR_DER_FIELD_NUMBER: _ClassVar[int]
@@ -136,7 +146,7 @@ class TaskCallResponse(_message.Message):
     def __init__(self, status: _Optional[int] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("agent_version", "boot_id", "keyset_version", "catalog_version", "high_sequence", "control_epoch", "parallel_tasks", "capabilities", "labels", "open_tasks", "storage", "hold", "drift", "instance_id", "protocol", "protocol_oldest", "envelope_types", "scheduling")
+    __slots__ = ("agent_version", "boot_id", "keyset_version", "catalog_version", "high_sequence", "control_epoch", "parallel_tasks", "capabilities", "labels", "open_tasks", "storage", "hold", "drift", "instance_id", "protocol", "protocol_oldest", "envelope_types", "scheduling", "agent_commit", "agent_report")
     class CapabilitiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -169,6 +179,8 @@ class Hello(_message.Message):
     PROTOCOL_OLDEST_FIELD_NUMBER: _ClassVar[int]
     ENVELOPE_TYPES_FIELD_NUMBER: _ClassVar[int]
     SCHEDULING_FIELD_NUMBER: _ClassVar[int]
+    AGENT_COMMIT_FIELD_NUMBER: _ClassVar[int]
+    AGENT_REPORT_FIELD_NUMBER: _ClassVar[int]
     agent_version: str
     boot_id: str
     keyset_version: int
@@ -187,10 +199,12 @@ class Hello(_message.Message):
     protocol_oldest: int
     envelope_types: _containers.RepeatedScalarFieldContainer[str]
     scheduling: str
-    def __init__(self, agent_version: _Optional[str] = ..., boot_id: _Optional[str] = ..., keyset_version: _Optional[int] = ..., catalog_version: _Optional[int] = ..., high_sequence: _Optional[int] = ..., control_epoch: _Optional[int] = ..., parallel_tasks: _Optional[int] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., open_tasks: _Optional[_Iterable[str]] = ..., storage: _Optional[str] = ..., hold: _Optional[str] = ..., drift: _Optional[str] = ..., instance_id: _Optional[str] = ..., protocol: _Optional[int] = ..., protocol_oldest: _Optional[int] = ..., envelope_types: _Optional[_Iterable[str]] = ..., scheduling: _Optional[str] = ...) -> None: ...
+    agent_commit: str
+    agent_report: bytes
+    def __init__(self, agent_version: _Optional[str] = ..., boot_id: _Optional[str] = ..., keyset_version: _Optional[int] = ..., catalog_version: _Optional[int] = ..., high_sequence: _Optional[int] = ..., control_epoch: _Optional[int] = ..., parallel_tasks: _Optional[int] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., open_tasks: _Optional[_Iterable[str]] = ..., storage: _Optional[str] = ..., hold: _Optional[str] = ..., drift: _Optional[str] = ..., instance_id: _Optional[str] = ..., protocol: _Optional[int] = ..., protocol_oldest: _Optional[int] = ..., envelope_types: _Optional[_Iterable[str]] = ..., scheduling: _Optional[str] = ..., agent_commit: _Optional[str] = ..., agent_report: _Optional[bytes] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("running_tasks", "free_slots", "outbox_rows", "storage", "capabilities", "hold", "keyset_version", "catalog_version", "drift", "sample")
+    __slots__ = ("running_tasks", "free_slots", "outbox_rows", "storage", "capabilities", "hold", "keyset_version", "catalog_version", "drift", "sample", "agent_report")
     class CapabilitiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -208,6 +222,7 @@ class Heartbeat(_message.Message):
     CATALOG_VERSION_FIELD_NUMBER: _ClassVar[int]
     DRIFT_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    AGENT_REPORT_FIELD_NUMBER: _ClassVar[int]
     running_tasks: int
     free_slots: int
     outbox_rows: int
@@ -218,7 +233,8 @@ class Heartbeat(_message.Message):
     catalog_version: int
     drift: str
     sample: NodeSample
-    def __init__(self, running_tasks: _Optional[int] = ..., free_slots: _Optional[int] = ..., outbox_rows: _Optional[int] = ..., storage: _Optional[str] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., hold: _Optional[str] = ..., keyset_version: _Optional[int] = ..., catalog_version: _Optional[int] = ..., drift: _Optional[str] = ..., sample: _Optional[_Union[NodeSample, _Mapping]] = ...) -> None: ...
+    agent_report: bytes
+    def __init__(self, running_tasks: _Optional[int] = ..., free_slots: _Optional[int] = ..., outbox_rows: _Optional[int] = ..., storage: _Optional[str] = ..., capabilities: _Optional[_Mapping[str, str]] = ..., hold: _Optional[str] = ..., keyset_version: _Optional[int] = ..., catalog_version: _Optional[int] = ..., drift: _Optional[str] = ..., sample: _Optional[_Union[NodeSample, _Mapping]] = ..., agent_report: _Optional[bytes] = ...) -> None: ...
 
 class NodeSample(_message.Message):
     __slots__ = ("at_ms", "cpu_percent", "load_1m", "memory_used_bytes", "memory_total_bytes", "disk_used_bytes", "disk_total_bytes", "gpu_percent", "gpu_memory_used_bytes", "gpu_memory_total_bytes", "containers")
@@ -323,10 +339,14 @@ class KeysetUpdate(_message.Message):
     def __init__(self, keyset: _Optional[bytes] = ...) -> None: ...
 
 class WorkerPolicy(_message.Message):
-    __slots__ = ("scheduling",)
+    __slots__ = ("scheduling", "desired_agent_version", "report_seconds")
     SCHEDULING_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    REPORT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     scheduling: str
-    def __init__(self, scheduling: _Optional[str] = ...) -> None: ...
+    desired_agent_version: str
+    report_seconds: int
+    def __init__(self, scheduling: _Optional[str] = ..., desired_agent_version: _Optional[str] = ..., report_seconds: _Optional[int] = ...) -> None: ...
 
 class Close(_message.Message):
     __slots__ = ("error_code", "message", "retry_after_ms")

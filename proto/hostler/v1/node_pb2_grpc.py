@@ -169,6 +169,11 @@ class NodeServiceStub:
                 request_serializer=hostler_dot_v1_dot_node__pb2.RenewRequest.SerializeToString,
                 response_deserializer=hostler_dot_v1_dot_node__pb2.RenewResponse.FromString,
                 _registered_method=True)
+        self.Check = channel.unary_unary(
+                '/hostler.v1.NodeService/Check',
+                request_serializer=hostler_dot_v1_dot_node__pb2.CheckRequest.SerializeToString,
+                response_deserializer=hostler_dot_v1_dot_node__pb2.CheckResponse.FromString,
+                _registered_method=True)
         self.Mint = channel.unary_unary(
                 '/hostler.v1.NodeService/Mint',
                 request_serializer=hostler_dot_v1_dot_node__pb2.MintRequest.SerializeToString,
@@ -210,6 +215,14 @@ class NodeServiceServicer:
 
     def Renew(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Check(self, request, context):
+        """Whether this node would be served now: behind the same limits as the other calls, and changes nothing. Asked by
+        what judges a new version of the agent, so that the control plane's bad moments are not held against it.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -259,6 +272,11 @@ def add_NodeServiceServicer_to_server(servicer, server):
                     servicer.Renew,
                     request_deserializer=hostler_dot_v1_dot_node__pb2.RenewRequest.FromString,
                     response_serializer=hostler_dot_v1_dot_node__pb2.RenewResponse.SerializeToString,
+            ),
+            'Check': grpc.unary_unary_rpc_method_handler(
+                    servicer.Check,
+                    request_deserializer=hostler_dot_v1_dot_node__pb2.CheckRequest.FromString,
+                    response_serializer=hostler_dot_v1_dot_node__pb2.CheckResponse.SerializeToString,
             ),
             'Mint': grpc.unary_unary_rpc_method_handler(
                     servicer.Mint,
@@ -363,6 +381,33 @@ class NodeService:
             '/hostler.v1.NodeService/Renew',
             hostler_dot_v1_dot_node__pb2.RenewRequest.SerializeToString,
             hostler_dot_v1_dot_node__pb2.RenewResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Check(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hostler.v1.NodeService/Check',
+            hostler_dot_v1_dot_node__pb2.CheckRequest.SerializeToString,
+            hostler_dot_v1_dot_node__pb2.CheckResponse.FromString,
             options,
             channel_credentials,
             insecure,

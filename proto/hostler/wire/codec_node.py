@@ -104,7 +104,7 @@ def control_message(value: FromControl) -> node_pb2.ControlMessage:
     if isinstance(value, KeysetUpdate):
         return node_pb2.ControlMessage(keyset=node_pb2.KeysetUpdate(keyset=value.keyset))
     if isinstance(value, WorkerPolicy):
-        return node_pb2.ControlMessage(worker_policy=node_pb2.WorkerPolicy(scheduling=value.scheduling))
+        return node_pb2.ControlMessage(worker_policy=node_pb2.WorkerPolicy(**_all(value)))
     return node_pb2.ControlMessage(close=node_pb2.Close(**_all(value)))
 
 
@@ -122,7 +122,7 @@ def control_value(message: node_pb2.ControlMessage) -> FromControl:
     if which == "keyset":
         return KeysetUpdate(message.keyset.keyset)
     if which == "worker_policy":
-        return WorkerPolicy(message.worker_policy.scheduling)
+        return WorkerPolicy(**_from(message.worker_policy, WorkerPolicy))
     if which == "close":
         return Close(**_from(message.close, Close))
     raise error("invalid_request", "a control message has no body known here")

@@ -29,6 +29,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     protocol_oldest: int = 0
     envelope_types: tuple[str, ...] = ()
     scheduling: str = ""
+    agent_commit: str = ""
+    agent_report: bytes = b""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +60,7 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     catalog_version: int = 0
     drift: str = ""
     sample: Sample | None = None
+    agent_report: bytes = b""
 
 
 class TaskAccepted(msgspec.Struct, frozen=True):
@@ -105,9 +108,16 @@ class KeysetUpdate(msgspec.Struct, frozen=True):
 
 
 class WorkerPolicy(msgspec.Struct, frozen=True):
-    """What operators want of the node (EF-07): `schedulable`, `cordoned` or `draining`."""
+    """What operators want of the node (EF-07): `schedulable`, `cordoned` or `draining`; and of its agent (LC-02).
+
+    Attributes:
+        desired_agent_version: what the agent compares itself with; "" for nothing in particular.
+        report_seconds: how often it looks at itself (LC-22); 0 for its own default.
+    """
 
     scheduling: str
+    desired_agent_version: str = ""
+    report_seconds: int = 0
 
 
 class Close(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What each end of a relay is made of: several loops at once, of which the first that ends ends all."""
+"""Several things at once, of which the first that fails ends all: what each end of a relay is made of."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -15,6 +15,16 @@ async def first_of(*doing: Coroutine[Any, Any, Any]) -> None:
                 one.cancel()
     except BaseExceptionGroup as failed:
         raise first_cause(failed) from failed
+
+
+async def together(*doing: Coroutine[Any, Any, Any]) -> tuple[Any, ...]:
+    """What each of them returned, or raises what the first of them raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(each) for each in doing]
+    except BaseExceptionGroup as failed:
+        raise first_cause(failed) from failed
+    return tuple(one.result() for one in running)
 
 
 def first_cause(failed: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -74,6 +74,20 @@ def test_an_expired_keyset_verifies_nothing() -> None:
     assert refusal(store().verify, good, TASK_TYPE, KeyRole.DISPATCH, NOW + YEAR) == "keyset_stale"
 
 
+def test_T7_a_key_has_one_form_and_so_one_name() -> None:
+    """The same point of P-256, compressed, would be a second key, and a threshold of two met by one."""
+    from cryptography.hazmat.primitives import serialization
+
+    from hostler.pki.keys import PublicKey, new_p256
+
+    key = new_p256()
+    numbers = key.private_key.public_key()
+    point = numbers.public_bytes(serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint)
+    head = bytes.fromhex("3039301306072a8648ce3d020106082a8648ce3d030107032200")
+    assert refusal(PublicKey, head + point) == "untrusted_key"
+    assert serialization.load_der_public_key(head + point) == numbers, "it is the same key"
+
+
 def test_a_keyset_with_one_of_two_root_signatures_is_refused() -> None:
     assert refusal(store().update_keyset, sign_keyset(keyset(2), ROOTS[:1]), NOW) == "bad_signature"
 

@@ -1,0 +1,21 @@
+"""The names of the cases of tuf-conformance (theupdateframework/tuf-conformance), each of which we answer for."""
+
+ALL = frozenset(
+    """
+    test_artifact_cache test_basic_metadata_hash_support test_basic_refresh_requests test_basic_refresh_trusted_data
+    test_cached_role_is_verified_against_current_delegator test_client_downloads_expected_file
+    test_client_downloads_expected_file_in_sub_dir test_custom_fields test_delegation_not_in_snapshot
+    test_deprecated_keyid_hash_algorithms test_download_with_hash_algorithms
+    test_download_with_unknown_hash_algorithm test_duplicate_keys test_duplicate_sig_keyids test_expired_local_root
+    test_expired_local_timestamp test_faketime test_graph_traversal test_implicit_refresh
+    test_incorrect_metadata_type test_invalid_initial_root test_invalid_sig_in_valid_metadata test_keytype_and_scheme
+    test_metadata_bytes_match test_multiple_changes_to_target test_new_snapshot_fast_forward_recovery
+    test_new_timestamp_fast_forward_recovery test_new_timestamp_version_rollback test_non_root_rotations
+    test_repository_substitutes_target_file test_root_expired test_root_rotation test_snapshot_404
+    test_snapshot_does_not_meet_threshold test_snapshot_expired test_snapshot_has_too_few_keys
+    test_snapshot_hash_mismatch test_snapshot_rollback test_static_repository test_targetfile_search test_targets_404
+    test_targets_expired test_targets_fast_forward_recovery test_targets_hash_mismatch test_targets_role_removal
+    test_targets_rollback test_timestamp_404 test_timestamp_content_changes test_timestamp_expired
+    test_unsigned_initial_root test_unsigned_metadata test_unusual_role_name test_url_and_metadata_version_mismatch
+    """.split()  # noqa: SIM905
+)
