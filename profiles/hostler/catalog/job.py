@@ -48,10 +48,18 @@ class Gang(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class Retries(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How often a task is tried again; what a node or the scheduler did to it is counted apart."""
+    """How often a task is tried again; what a node or the scheduler did to it is counted apart.
+
+    Attributes:
+        failure: after the task itself failed.
+        preemption: after it made room, or its node or runtime could not run it.
+        on_lost: what follows when a node's container runtime has lost a task, which may have run, wholly or in part:
+            `retry`, counted as a preemption, or `fail`, for what must not be done twice.
+    """
 
     failure: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
     preemption: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 100
+    on_lost: Literal["retry", "fail"] = "retry"
 
 
 class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

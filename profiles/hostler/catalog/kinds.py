@@ -29,6 +29,7 @@ from hostler.catalog.params.reclaim import DeviceSanitize, HandoverCertify, Resi
 from hostler.catalog.params.resolver import ConfigApply
 from hostler.catalog.params.service import Control
 from hostler.catalog.params.task import TaskExec, TaskForward, TaskProbe, TaskProfile
+from hostler.catalog.params.upgrade import Activate, Rollback, Stage
 
 
 class Kind(NamedTuple):
@@ -179,5 +180,18 @@ KINDS: dict[str, Kind] = {
             "container",
             "container_exit",
         ),
+    ),
+    "agent.upgrade.stage": Kind(
+        Stage, "put a signed release of the agent beside the one that runs", ("version", "commit", "slot")
+    ),
+    "agent.upgrade.activate": Kind(
+        Activate,
+        "switch the node to a staged version of its agent, on trial",
+        ("version", "commit", "slot", "from_version", "checks", "extended"),
+    ),
+    "agent.upgrade.rollback": Kind(
+        Rollback,
+        "return the node to an earlier version of its agent, on trial",
+        ("version", "commit", "slot", "from_version", "checks", "extended"),
     ),
 }

@@ -216,6 +216,7 @@ _FILLERS: tuple[Any, ...] = (
     "a.service",
     "/a/a",
     ["a"],
+    "1.2.3",
 )
 
 

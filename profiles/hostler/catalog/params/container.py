@@ -64,7 +64,9 @@ class ContainerRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         runtime: which one must run it; "" for the node's own choice.
         security: `restricted` (no root, read-only root, no capabilities), `default`, `privileged` (by `agent.toml`).
         bundle: sha256 of a code bundle, unpacked read-only at /app; "" for none.
-        credential: handle of an `oci_pull` credential; "" for a public image.
+        credential: handle of an `oci_pull` credential; "" for a public image. A name and a password go to the runtime.
+            A token goes to Docker too; on containerd, whose container interface takes none, the agent fetches the
+            image with it, verified and under the limits of `artifact.pull_oci`, and hands it to containerd by `ctr`.
         timeout_seconds: 0 for as long as it takes.
         replicas: how many tasks the job has.
         fence: `hard` stops the task when the control plane was silent for `fence_seconds` (EF-05).
