@@ -44,7 +44,7 @@ class ActorServer:
         self.pickle = pickle
         self.keys = keys or _own_keys()
         info = job_info()
-        self.audience = info.task_id if info else ""
+        self.audience = info.attempt_uid if info else ""
         self.seen = signing.Seen()
         self._actors: dict[str, Any] = {}
         self._http = _Http((host, port), self)
@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(403, "the call is not signed by a task of the project")
         self._cut.cancel()
         if head.audience != actors.audience or not actors.seen.is_fresh(head.nonce, head.time):
-            return self._refuse(403, "the call was made for another task, long ago, or before")
+            return self._refuse(403, "the call was made for another try at a task, long ago, or before")
         if head.media_type == payload.PICKLE and not (actors.pickle and head.key == signing.NAMESPACE):
             return self._refuse(415, "this actor takes no pickles from there")
         if head.media_type not in (payload.JSON, payload.PICKLE):

@@ -37,6 +37,7 @@ class Endpoint:
     namespace: str = ""
     endpoint_id: str = ""
     task_id: str = ""
+    attempt_uid: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -166,6 +167,7 @@ class Registry:
             namespace=self._info.namespace,
             endpoint_id=uuid.uuid4().hex,
             task_id=self._info.task_id,
+            attempt_uid=self._info.attempt_uid,
             metadata=dict(metadata or {}),
         )
         lease = Lease(self._client, endpoint, lease_s)
@@ -197,5 +199,6 @@ def _endpoint(item: Mapping[str, Any]) -> Endpoint:
         namespace=item["namespace"],
         endpoint_id=item["endpoint_id"],
         task_id=item["task_id"],
+        attempt_uid=item["attempt_uid"],
         metadata=item.get("metadata") or {},
     )

@@ -178,7 +178,7 @@ def _exchange(
     body, keys = payload.dump(said, media_type), around.keys()
     kind = signing.NAMESPACE if handle.pickle else signing.PROJECT
     head = signing.CallHead(
-        audience=endpoint.task_id, actor=handle.name, method=method, media_type=media_type, key=kind,
+        audience=endpoint.attempt_uid, actor=handle.name, method=method, media_type=media_type, key=kind,
         nonce=secrets.token_hex(16), time=f"{signing.wall_clock():.3f}", body_sha256=signing.sha256(body),
     )  # fmt: skip
     headers = {

@@ -129,7 +129,8 @@ class _LocalClient:
     ) -> dict[str, Any]:
         row = {
             "endpoint_id": endpoint_id, "name": name, "namespace": self._info.namespace, "address": address,
-            "metadata": metadata, "task_id": self._info.task_id, "until": time.monotonic() + lease_ms / 1000,
+            "metadata": metadata, "task_id": self._info.task_id, "attempt_uid": self._info.attempt_uid,
+            "until": time.monotonic() + lease_ms / 1000,
         }  # fmt: skip
         with self._house.lock:
             self._house.endpoints[self._info.task_id, endpoint_id] = row

@@ -31,7 +31,7 @@ class Keys:
 class CallHead:
     """All of a call but its body, of which it has the digest."""
 
-    audience: str  # task id of the actor
+    audience: str  # attempt of the actor: what was signed for one try at a task is nothing to the next
     actor: str
     method: str
     media_type: str

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -22,6 +23,7 @@ from hostler.sdk.info import JobInfo, inside
 from hostler.sdk.local import LocalHouse
 from hostler.sdk.signing import NAMESPACE, PROJECT, CallHead, Keys
 
+HERE = JobInfo(job_id="op_1", task_id="tsk_1", attempt_uid="att_1")
 KEYS = Keys(b"p" * 32, b"n" * 32)
 LOADED: list[str] = []
 
@@ -44,7 +46,7 @@ class Bomb:
 @pytest.fixture
 def server() -> Iterator[ActorServer]:
     LOADED.clear()
-    with inside(JobInfo(job_id="op_1", task_id="tsk_1")), ActorServer("127.0.0.1", keys=KEYS, pickle=True) as made:
+    with inside(HERE), ActorServer("127.0.0.1", keys=KEYS, pickle=True) as made:
         made.register("target", Target())
         made.serve_background()
         yield made
@@ -52,7 +54,7 @@ def server() -> Iterator[ActorServer]:
 
 def head(body: bytes, **changes: Any) -> CallHead:
     said: dict[str, Any] = {
-        "audience": "tsk_1", "actor": "target", "method": "add", "media_type": payload.JSON, "key": PROJECT,
+        "audience": "att_1", "actor": "target", "method": "add", "media_type": payload.JSON, "key": PROJECT,
         "nonce": f"{time.monotonic_ns()}", "time": f"{time.time()}", "body_sha256": signing.sha256(body),
     }  # fmt: skip
     return CallHead(**(said | changes))
@@ -105,9 +107,54 @@ def test_a_recorded_call_counts_once(server: ActorServer) -> None:
 
 
 def test_a_call_for_another_task_or_of_another_time_is_refused(server: ActorServer) -> None:
-    for change in ({"audience": "tsk_2"}, {"audience": ""}, {"time": f"{time.time() - 600}"}, {"time": "nan"}):
+    for change in (
+        {"audience": "att_2"},
+        {"audience": "tsk_1"},
+        {"audience": ""},
+        {"time": f"{time.time() - 600}"},
+        {"time": "nan"},
+    ):
         said = head(CALL, **change)
         assert send(server, said, CALL, said.signed(KEYS.project))[0] == 403, change
+
+
+def test_a_call_for_one_try_at_a_task_is_nothing_to_the_next(server: ActorServer) -> None:
+    """Which has seen no call yet, so that whoever recorded one could have it run once more."""
+    said = head(CALL)
+    assert send(server, said, CALL, said.signed(KEYS.project))[0] == 200
+    again = replace(HERE, attempt=2, attempt_uid="att_2")
+    with inside(again), ActorServer("127.0.0.1", keys=KEYS) as second:
+        second.register("target", Target())
+        second.serve_background()
+        assert send(second, said, CALL, said.signed(KEYS.project))[0] == 403
+        own = head(CALL, audience="att_2")
+        assert send(second, own, CALL, own.signed(KEYS.project))[0] == 200
+
+
+def test_a_handle_that_knew_an_earlier_try_asks_again() -> None:
+    house = LocalHouse()
+    first = house.info("/ann/a")
+    second = replace(first, attempt=2, attempt_uid=f"{first.attempt_uid}-again")
+
+    def ask() -> None:
+        handle = ActorHandle("target", timeout_s=5)
+        for around in (first, second):
+            with inside(around), ActorServer("127.0.0.1", port) as server:
+                server.register("target", Target())
+                server.serve_background()
+                registry = context().registry
+                assert registry is not None
+                registry.register("target", f"127.0.0.1:{port}")
+                assert handle.add(1) == 2
+                known = handle._endpoint
+                assert known is not None
+                assert known.attempt_uid == around.attempt_uid
+                registry.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    house.run("/ann/a", ask)
+    house.close()
 
 
 def test_nothing_of_a_signed_call_can_be_exchanged(server: ActorServer) -> None:
@@ -187,7 +234,7 @@ def test_a_body_is_not_read_before_its_head_is_proved_and_never_beyond_the_limit
 
 def test_a_stranger_who_speaks_slowly_is_cut_off_and_a_call_that_works_long_is_not(monkeypatch) -> None:
     monkeypatch.setattr(actors, "HEAD_S", 0.3)
-    with inside(JobInfo(job_id="op_1", task_id="tsk_1")), ActorServer("127.0.0.1", keys=KEYS) as server:
+    with inside(HERE), ActorServer("127.0.0.1", keys=KEYS) as server:
         server.register("target", Slow())
         server.serve_background()
         with socket.create_connection(("127.0.0.1", server.port), timeout=5) as stranger:

@@ -183,7 +183,7 @@ def test_TE_17_a_resolver_takes_the_exact_name_only() -> None:
         """A server that answers with more than was asked for."""
 
         def endpoints(self, name: str = "", *, namespace: str = "", job: str = "") -> list[dict[str, Any]]:
-            row = {"address": "h:1", "namespace": "/ann/a", "endpoint_id": "e", "task_id": "t"}
+            row = {"address": "h:1", "namespace": "/ann/a", "endpoint_id": "e", "task_id": "t", "attempt_uid": "u"}
             return [row | {"name": "ab"}, row | {"name": "a"}]
 
     assert [each.name for each in Resolver(Generous()).resolve("a").endpoints] == ["a"]

@@ -3,11 +3,8 @@
 import asyncio
 import contextlib
 import math
-import os
 import re
 import shutil
-import signal
-import stat
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hostler.agent.containers import cri_logs, groups
+from hostler.agent.containers.cri_kept import Kept
+from hostler.agent.containers.following import Following
 from hostler.agent.containers.pulls import by_digest
 from hostler.agent.containers.runtime import (
     Executed,
@@ -26,8 +25,10 @@ from hostler.agent.containers.runtime import (
     Status,
     Terminal,
 )
+from hostler.agent.containers.shm import shm_of
 from hostler.agent.containers.spec import ContainerSpec
 from hostler.base.errors import HostlerError, error
+from hostler.wire.race import together
 
 if TYPE_CHECKING:
     from hostler.agent.containers.cri_client import Client
@@ -39,8 +40,7 @@ SHM = Path("/dev/shm/hostler")  # noqa: S108 - ours alone; each container's part
 LOG_BYTES, PIDS = "hostler.log-bytes", "hostler.pids"  # annotations: what is kept up while it runs
 _LOOK_S = 1.0  # how often a running container's log is looked at
 _AWAY_S, _UNSTARTED_S = 0.2, 0.05
-_SETTLE_S = 0.003  # from the end of a process to its end in CRI
-_LEFT_TURNS = 40  # for a process to die by SIGKILL
+_SETTLE_S, _SETTLE_LOOKS = 0.003, 60  # from the end of a process to its end in CRI
 _CDI_SINCE = (1, 7)
 
 
@@ -70,7 +70,10 @@ class Containerd:
         self._logs = log_dir
         self._run = run_dir
         self._shm = shm_dir
+        self._kept = Kept(socket, run_dir / "keeper")
+        self._held: set[str] = set()  # containers whose pipes the keeper holds
         self._made: tuple[Client, Sandboxes] | None = None
+        self._following = Following()
 
     @property
     def _client(self) -> "Client":
@@ -89,6 +92,10 @@ class Containerd:
             client = Client(self._socket)
             self._made = client, Sandboxes(client, self._logs)
         return self._made
+
+    def pids(self) -> frozenset[int]:
+        """Children of this process that outlive it."""
+        return self._kept.pids()
 
     async def close(self) -> None:
         if self._made is not None:
@@ -114,20 +121,26 @@ class Containerd:
         return bool(said.HasField("image"))
 
     async def create(self, spec: ContainerSpec) -> str:
+        from hostler.agent.containers.cri_left import past
+
+        return await past(lambda: self._create(spec))
+
+    async def _create(self, spec: ContainerSpec) -> str:
         from hostler.agent.containers import cri_spec
         from hostler.agent.containers.cri_sandboxes import MAKE_S
         from hostler.cri.v1 import api_pb2 as cri
 
-        here = await self._sandboxes.containers({cri_spec.NAME: spec.name})
+        asked = self._sandboxes.containers({cri_spec.NAME: spec.name}), self.has_image(spec.image)
+        here, has_image = await together(*asked)
         if here:
             return str(here[0].id)
-        if not await self.has_image(spec.image):
+        if not has_image:
             raise error("image_missing", f"containerd does not hold {spec.image} for {spec.name}")
         if spec.devices.cdi:
             await self._refuse_old(spec)
         shm = ""
         if spec.limits.shm_bytes > cri_spec.DEFAULT_SHM:
-            shm = str(self._shm_of(spec.name))
+            shm = str(shm_of(self._shm, spec.name))
         config = cri_spec.container_config(
             spec,
             unified=groups.unified(),
@@ -138,60 +151,80 @@ class Containerd:
         request = cri.CreateContainerRequest(
             pod_sandbox_id=await self._sandboxes.made(spec, sandbox), config=config, sandbox_config=sandbox
         )
-        made = await self._client.call(self._client.runtime.CreateContainer, request, f"creating {spec.name}", MAKE_S)
+        making = self._client.call(self._client.runtime.CreateContainer, request, f"creating {spec.name}", MAKE_S)
+        made, _ = await asyncio.gather(making, self._kept.begin())
         return str(made.container_id)
 
     async def start(self, container: str) -> None:
-        from hostler.agent.containers.cri_sandboxes import MAKE_S
+        """By the keeper, so that it comes to its end whatever becomes of this process."""
         from hostler.cri.v1 import api_pb2 as cri
 
-        said, _ = await self._look(container)
+        said, _ = await self._look(container, verbose=False)
         if said.state != cri.CONTAINER_CREATED:
             return
-        request = cri.StartContainerRequest(container_id=container)
+        if self._kept.noted(container).begun:
+            raise error(
+                "container_lost", f"containerd was killed when {said.metadata.name} had just begun, and ended it"
+            )
         try:
-            await self._client.call(self._client.runtime.StartContainer, request, f"starting {container}", MAKE_S)
+            await self._kept.start(container, said.log_path)
         except HostlerError as err:
-            if not await self._lost(container, err):
+            if not await self._is_left(container, err):
                 raise
             return
+        self._held.add(container)
         most = int(said.annotations.get(PIDS, "0"))
         if most and not groups.unified():
             _, info = await self._look(container)
             groups.limit_pids(info.pid, most)
 
     async def status(self, container: str) -> Status:
-        from hostler.agent.containers import cri_spec
-
         said, info = await self._look(container)
-        return cri_spec.status_of(said, info.pid, await self._sandboxes.address(info.sandboxID))
+        return self._status(said, info.pid, await self._sandboxes.address(info.sandboxID))
 
     async def wait(self, container: str) -> Status:
-        from hostler.agent.containers import cri_spec
+        return await self._following.waited(container, lambda: self._wait(container))
 
-        settle = _SETTLE_S
+    async def _wait(self, container: str) -> Status:
+        """CRI learns of an end a moment after containerd tells it: once its log is whole."""
+        looks = 0
         while True:
             try:
-                said, info = await self._look(container)
-                status = cri_spec.status_of(said, info.pid, "")
+                said, _ = await self._look(container, verbose=False)
+                status = self._status(said, 0)
                 if status.ended:
+                    await self._all_said(container, Path(said.log_path))
                     return status
-                pause = _UNSTARTED_S
+                if status.state is State.UNKNOWN or (status.state is State.RUNNING and container not in self._held):
+                    self._held.add(container)
+                    await self._kept.hold(container, said.log_path)
+                pause = _AWAY_S if status.state is State.UNKNOWN else _UNSTARTED_S
                 if status.state is State.RUNNING:
-                    waited = await self._until_told(said)
-                    pause = settle = _SETTLE_S if waited else min(settle * 2, _UNSTARTED_S)
+                    if not 0 < looks < _SETTLE_LOOKS and await self._until_told(said):
+                        looks = 0
+                    pause = _SETTLE_S if looks < _SETTLE_LOOKS else _UNSTARTED_S
+                    looks += 1
             except HostlerError as err:
                 if err.code != "runtime_unavailable":
                     raise
                 pause = _AWAY_S
             await asyncio.sleep(pause)
 
+    async def _all_said(self, container: str, log: Path) -> None:
+        """Until all that an ended container said stands in its log, and its writer has let go of it."""
+        await self._kept.settled(container)
+        await cri_logs.written(log)
+
     async def logs(self, container: str, cursor: str = "", *, follow: bool = False) -> AsyncIterator[Line]:
-        said, _ = await self._look(container)
+        said, _ = await self._look(container, verbose=False)
+        path = Path(said.log_path)
 
         async def ended() -> bool:
             try:
-                return (await self.status(container)).ended
+                over = (await self.status(container)).ended
+                if over:
+                    await self._all_said(container, path)
+                return over
             except HostlerError as err:
                 if err.code == "runtime_unavailable":
                     return False
@@ -199,8 +232,10 @@ class Containerd:
                     return True
                 raise
 
-        async for line in cri_logs.lines(cri_logs.LogReader(Path(said.log_path), cursor), ended, follow=follow):
-            yield line
+        with contextlib.ExitStack() as stack:
+            follower = stack.enter_context(self._following.follower(container, path)) if follow else None
+            async for line in cri_logs.lines(cri_logs.LogReader(path, cursor), ended, follower):
+                yield line
 
     async def stats(self, container: str) -> Stats:
         from hostler.cri.v1 import api_pb2 as cri
@@ -243,6 +278,7 @@ class Containerd:
         )
 
     async def remove(self, container: str) -> None:
+        from hostler.agent.containers.cri_left import end_left
         from hostler.agent.containers.cri_sandboxes import MAKE_S, unless_gone
         from hostler.cri.v1 import api_pb2 as cri
 
@@ -256,8 +292,11 @@ class Containerd:
         except HostlerError as err:
             if "running task" not in err.message:
                 raise
-            await self._end_left(container)
+            await end_left(self._client, container)
             await unless_gone(client.call(client.runtime.RemoveContainer, gone, removed, MAKE_S))
+        await self._kept.settled(container)
+        self._kept.forget(container)
+        self._held.discard(container)
         for found in here:
             shutil.rmtree(self._shm / found.metadata.name, ignore_errors=True)
         await self._sandboxes.remove_empty(here[0].pod_sandbox_id if here else container)
@@ -266,6 +305,7 @@ class Containerd:
         """A sandbox with nothing in it, which a crash has left, is listed as one that has ended."""
         from hostler.agent.containers import cri_spec
 
+        standing, empty = await self._sandboxes.all(labels)
         found = [
             Found(
                 id=each.id,
@@ -273,43 +313,34 @@ class Containerd:
                 labels={key: value for key, value in each.labels.items() if key != cri_spec.NAME},
                 state=cri_spec.state_of(each.state),
             )
-            for each in await self._sandboxes.containers(labels)
+            for each in standing
         ]
-        return (*found, *await self._sandboxes.empty(labels))
+        return (*found, *empty)
 
-    async def _lost(self, container: str, err: HostlerError) -> bool:
+    def _status(self, said: "cri.ContainerStatus", pid: int, address: str = "") -> Status:
+        from hostler.agent.containers import cri_spec
+
+        noted = self._kept.noted(said.id)
+        if cri_spec.may_be_unbegun(said, noted) and cri_logs.ends_with(Path(said.log_path), cri_spec.UNBEGUN):
+            noted = msgspec.structs.replace(noted, unbegun=True)
+        return cri_spec.status_of(said, pid, address, noted)
+
+    async def _is_left(self, container: str, err: HostlerError) -> bool:
         """Whether a start failed by what a killed daemon has left: `status` says so from here on."""
-        from hostler.agent.containers.cri_spec import status_of
+        from hostler.agent.containers.cri_left import end_left
 
         if err.code != "container_failed":
             return False
         if "already exists" in err.message:
-            await self._end_left(container)
+            await end_left(self._client, container)
         said, _ = await self._look(container)
-        return status_of(said, 0, "").state is State.LOST
+        return self._status(said, 0).state in (State.LOST, State.UNSTARTED)
 
-    async def _end_left(self, container: str) -> None:
-        """A process that CRI has lost sight of, and that would live on without it."""
-        from hostler.cri.v1 import tasks_pb2 as tasks
-
-        tasked, what = self._client.tasks, f"ending what is left of {container}"
-        kill = tasks.KillRequest(container_id=container, signal=signal.SIGKILL, all=True)
-        for _ in range(_LEFT_TURNS):
-            with contextlib.suppress(HostlerError):
-                await self._client.native(tasked.Kill, kill, what)
-            try:
-                await self._client.native(tasked.Delete, tasks.DeleteTaskRequest(container_id=container), what)
-            except HostlerError as err:
-                if err.code == "container_missing":
-                    return
-                await asyncio.sleep(_UNSTARTED_S)
-            else:
-                return
-
-    async def _look(self, container: str) -> "tuple[cri.ContainerStatus, _Info]":
+    async def _look(self, container: str, *, verbose: bool = True) -> "tuple[cri.ContainerStatus, _Info]":
+        """The second only if verbose, which costs containerd much more."""
         from hostler.cri.v1 import api_pb2 as cri
 
-        request = cri.ContainerStatusRequest(container_id=container, verbose=True)
+        request = cri.ContainerStatusRequest(container_id=container, verbose=verbose)
         said = await self._client.call(self._client.runtime.ContainerStatus, request, f"looking at {container}")
         return said.status, msgspec.json.decode(said.info.get("info", "{}"), type=_Info)
 
@@ -348,17 +379,3 @@ class Containerd:
         numbers = re.findall(r"\d+", (await self.available()).partition(" ")[2])[:2]
         if tuple(map(int, numbers)) < _CDI_SINCE:
             raise error("container_failed", f"{spec.name} needs devices by CDI, which containerd knows from 1.7 on")
-
-    def _shm_of(self, name: str) -> Path:
-        """On the node's own /dev/shm: its pages count as memory of the container, whose limit bounds them.
-
-        Everybody may write there, so the directory above is looked at: nobody else may have made it.
-        """
-        self._shm.mkdir(mode=0o700, parents=True, exist_ok=True)
-        said = self._shm.lstat()
-        if not stat.S_ISDIR(said.st_mode) or said.st_uid != os.geteuid() or said.st_mode & 0o022:
-            raise error("container_failed", f"{self._shm} is not the agent's own directory, so {name} was not made")
-        path = self._shm / name
-        path.mkdir(mode=0o700, exist_ok=True)
-        path.chmod(0o1777)
-        return path

@@ -16,7 +16,7 @@ import msgspec
 from google.protobuf import any_pb2
 
 from hostler.agent.containers import strays
-from hostler.agent.containers.cri_client import CRI_NAMESPACE, Client
+from hostler.agent.containers.cri_client import CRI_METADATA, Client
 from hostler.agent.containers.ends import Pipe
 from hostler.agent.containers.runtime import END_OF_TRANSMISSION
 from hostler.base.errors import HostlerError
@@ -85,7 +85,7 @@ class ContainerdTerminal:
 
     async def wait(self) -> int:
         if self._code is None:
-            waited = self._client.tasks.Wait(tasks.WaitRequest(**self._ids), metadata=CRI_NAMESPACE, timeout=_NO_LIMIT)
+            waited = self._client.tasks.Wait(tasks.WaitRequest(**self._ids), metadata=CRI_METADATA, timeout=_NO_LIMIT)
             with contextlib.suppress(Exception):  # it may have been collected meanwhile: that says the same
                 self._code = (await waited).exit_status
             await self._collect()

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
+from hostler.agent.containers.present import CRI_NAMESPACE
 from hostler.agent.containers.pulls import refused, short
 from hostler.agent.containers.runtime import PullAuth
 from hostler.base.errors import HostlerError, error
@@ -14,7 +15,7 @@ from hostler.cri.v1 import api_pb2 as cri
 from hostler.cri.v1.api_pb2_grpc import ImageServiceStub, RuntimeServiceStub
 from hostler.cri.v1.tasks_pb2_grpc import TasksStub
 
-CRI_NAMESPACE = (("containerd-namespace", "k8s.io"),)  # where containerd keeps what CRI has made
+CRI_METADATA = (("containerd-namespace", CRI_NAMESPACE),)
 CALL_S = 60.0
 PULL_S = 6 * 3600.0
 _MESSAGE_BYTES = 32 << 20
@@ -67,7 +68,7 @@ class Client:
 
     async def native(self, method: Callable[..., Awaitable[_Answer]], request: object, what: str) -> _Answer:
         """A call of containerd's own interface."""
-        return await self.call(method, request, what, metadata=CRI_NAMESPACE)
+        return await self.call(method, request, what, metadata=CRI_METADATA)
 
     async def pull(self, reference: str, auth: PullAuth | None) -> str:
         """Raises `source_denied`, `source_unreachable`, `digest_mismatch`, `image_missing` besides."""

@@ -9,11 +9,14 @@ A cursor holds a place for each stream, because a line of one may be written bet
 """
 
 import asyncio
+import contextlib
+import fcntl
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from hostler.agent.containers.following import Follower
 from hostler.agent.containers.runtime import Line
 from hostler.base.errors import error
 
@@ -21,8 +24,10 @@ STREAMS = ("stdout", "stderr")
 MAX_LINE = 1 << 20  # a longer line is told in pieces
 ROTATED = ".1"
 _PIECE = 256 * 1024
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.25
 _STAMP_BYTES = 64
+_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+MAX_TAIL = 1024
+_CLOSING_TURNS, _CLOSING_PAUSE_S = 200, 0.005  # a second
 
 
 class _Place(NamedTuple):
@@ -115,7 +120,7 @@ class LogReader:
 
     def _switch(self, path: Path) -> bool:
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = os.open(path, _READING)
         except FileNotFoundError:
             return False
         self.close()
@@ -155,24 +160,50 @@ def turn_away(path: Path, most: int) -> bool:
     return True
 
 
-async def lines(reader: LogReader, ended: Callable[[], Awaitable[bool]], *, follow: bool) -> AsyncIterator[Line]:
-    """All that is there; with `follow`, all that comes until `ended`."""
-    pause = _FIRST_PAUSE_S
+async def written(path: Path) -> None:
+    """Until nobody has it open for writing: containerd tells an end a moment before its last line is on disk."""
+    with contextlib.suppress(OSError):
+        fd = os.open(path, _READING)
+        try:
+            for _ in range(_CLOSING_TURNS):
+                try:
+                    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)  # not to be had beside a writer
+                    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+                    return
+                except BlockingIOError:
+                    await asyncio.sleep(_CLOSING_PAUSE_S)
+        finally:
+            os.close(fd)
+
+
+def ends_with(path: Path, words: bytes) -> bool:
+    """Whether the last line of a log has these words in it."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _STAMP_BYTES - MAX_TAIL))
+            return words in file.read().rstrip(b"\n").rpartition(b"\n")[2]
+    except OSError:
+        return False
+
+
+async def lines(
+    reader: LogReader, ended: Callable[[], Awaitable[bool]], follower: Follower | None = None
+) -> AsyncIterator[Line]:
+    """All that is there; with a follower, all that comes until the end, of which it hears or which is asked for."""
     try:
         while True:
-            over = await ended()  # before reading: what was written before the end is read after it
-            read = 0
+            over = await (follower.over(ended) if follower else ended())  # before reading: what came before it is read
+            some = False
             while found := reader.read():
+                some = True
                 for line in found:
                     yield line
-                read += len(found)
             if over:
                 for line in reader.finish():
                     yield line
-            if over or not follow:
+            if over or follower is None:
                 return
-            pause = _FIRST_PAUSE_S if read else min(pause * 2, _LONGEST_PAUSE_S)
-            await asyncio.sleep(pause)
+            await follower.pause(read_some=some)
     finally:
         reader.close()
 

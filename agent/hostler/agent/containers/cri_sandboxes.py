@@ -11,6 +11,7 @@ from hostler.agent.containers.runtime import Found, State
 from hostler.agent.containers.spec import ContainerSpec
 from hostler.base.errors import HostlerError
 from hostler.cri.v1 import api_pb2 as cri
+from hostler.wire.race import together
 
 MAKE_S = 240.0
 
@@ -58,14 +59,16 @@ class Sandboxes:
                 shutil.rmtree(self._logs / each.metadata.name, ignore_errors=True)
         self._addresses.pop(sandbox, None)
 
-    async def empty(self, labels: Mapping[str, str]) -> list[Found]:
-        """What a crash has left before anything stood in it, or after."""
-        used = {each.pod_sandbox_id for each in await self.containers({})}
-        return [
+    async def all(self, labels: Mapping[str, str]) -> tuple[Sequence[cri.Container], list[Found]]:
+        """Containers, and sandboxes in which none stands: what a crash has left before one did, or after."""
+        containers, sandboxes = await together(self.containers({}), self.listed(labels))
+        used = {each.pod_sandbox_id for each in containers}
+        empty = [
             Found(id=each.id, name=each.metadata.name, labels=dict(each.labels), state=State.EXITED)
-            for each in await self.listed(labels)
+            for each in sandboxes
             if each.id not in used
         ]
+        return [each for each in containers if labels.items() <= dict(each.labels).items()], empty
 
     async def listed(self, labels: Mapping[str, str]) -> Sequence[cri.PodSandbox]:
         """Only ours: Kubernetes may run on the same containerd."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from hostler.agent.containers.cri_noted import Noted
 from hostler.agent.containers.runtime import State, Status
 from hostler.agent.containers.spec import ATTEMPT, PHASE, ContainerSpec
 from hostler.agent.containers.walls import kept_capabilities
@@ -13,7 +14,21 @@ NAMESPACE = "hostler"
 CPU_PERIOD_US = 100_000
 DEFAULT_SHM = 64 << 20  # what containerd gives a sandbox; CRI has no word for another size
 _LONGEST_SIGNAL = 64
+_KILLED = 128 + 9
 REFUSED_BY_RUNC = "OCI runtime"
+UNBEGUN = b"write exec fifo"  # whoever was to let the program go was killed at it
+# runc was ended, or found no sandbox, or what a killed containerd had left in its way: none is the command's fault
+_NOT_ITS_OWN = (
+    "signal: killed", "context canceled", "ttrpc: closed", "namespace path: lstat /proc/", "given ID already exists",
+)  # fmt: skip
+# What containerd says of a start that did not come as far as letting the program go.
+_BEFORE = (
+    "failed to create containerd task",
+    "failed to get container info",
+    "failed to get sandbox",
+    "sandbox container",
+)
+UNSEEN = Noted()
 _STATES = {
     cri.CONTAINER_CREATED: State.CREATED,
     cri.CONTAINER_RUNNING: State.RUNNING,
@@ -114,21 +129,28 @@ def _security(spec: ContainerSpec) -> cri.LinuxContainerSecurityContext:
     return made
 
 
-def status_of(said: cri.ContainerStatus, pid: int, address: str) -> Status:
-    """CRI tells a signal only as 128 + n, and that the kernel killed something in it for memory only as a reason."""
-    state, number = _STATES.get(said.state, State.UNKNOWN), 0
-    if said.state == cri.CONTAINER_EXITED:
-        state = State.EXITED
-        if 0 < said.exit_code - 128 <= _LONGEST_SIGNAL:
-            state, number = State.KILLED, said.exit_code - 128
-        if said.reason == "OOMKilled" and said.exit_code:
-            state = State.OOM
-        elif _is_lost(said):
-            state, number = State.LOST, 0
+def status_of(said: cri.ContainerStatus, pid: int, address: str, noted: Noted = UNSEEN) -> Status:
+    """CRI tells a signal only as 128 + n, and that the kernel killed something in it for memory only as a reason.
+
+    Args:
+        noted: what was seen of it besides; it counts where containerd itself does not know.
+    """
     started, finished = said.started_at // 1_000_000, said.finished_at // 1_000_000
+    state, code, number = _STATES.get(said.state, State.UNKNOWN), 0, 0
+    if said.state == cri.CONTAINER_EXITED or (state is State.UNKNOWN and (noted.ended_at_ms or noted.gone)):
+        made_up, code = _made_up(said, noted), said.exit_code
+        if made_up is State.LOST and noted.ended_at_ms:
+            made_up, code, finished = None, noted.exit_code, noted.ended_at_ms
+        state = made_up or State.EXITED
+        if made_up is None and said.reason == "OOMKilled" and code:
+            state = State.OOM
+        elif made_up is None and 0 < code - 128 <= _LONGEST_SIGNAL:
+            state = State.KILLED
+        if state in (State.KILLED, State.OOM) and code > 128:
+            number = code - 128
     return Status(
         state=state,
-        exit_code=said.exit_code if said.state == cri.CONTAINER_EXITED else 0,
+        exit_code=code,
         signal=number,
         reason=": ".join(filter(None, (said.reason, said.message)))[:500],
         pid=pid if state is State.RUNNING else 0,
@@ -138,12 +160,28 @@ def status_of(said: cri.ContainerStatus, pid: int, address: str) -> Status:
     )
 
 
-def _is_lost(said: cri.ContainerStatus) -> bool:
-    """containerd's own word where its death or its caller's came in between: the number it gives is made up.
+def may_be_unbegun(said: cri.ContainerStatus, noted: Noted) -> bool:
+    """Whether a start was cut off, so that this may be the end of runc, which waited in the place of the program."""
+    ended = said.state == cri.CONTAINER_EXITED and said.reason == "Error"
+    return ended and not said.started_at and noted.cut and not noted.begun
+
+
+def _made_up(said: cri.ContainerStatus, noted: Noted) -> State | None:
+    """Where containerd's death or its caller's came in between, the number it gives is its own; None for a true end.
 
     A start that runc itself refused is the job's own fault, such as a command that the image does not have.
     """
-    return said.reason == "Unknown" or (said.reason == "StartError" and REFUSED_BY_RUNC not in said.message)
+    if said.reason == "Unknown" or said.state == cri.CONTAINER_UNKNOWN:
+        return State.LOST
+    if said.reason == "StartError":
+        if REFUSED_BY_RUNC in said.message and not any(words in said.message for words in _NOT_ITS_OWN):
+            return None
+        return State.UNSTARTED if said.message.startswith(_BEFORE) else State.LOST
+    if noted.unbegun:
+        return State.UNSTARTED
+    if not said.started_at and said.exit_code == _KILLED:  # by containerd, which clears away what it had half begun
+        return State.UNSTARTED if noted.cut and not noted.begun else State.LOST
+    return None
 
 
 def state_of(said: cri.ContainerState) -> State:

@@ -60,11 +60,17 @@ class _Measured(msgspec.Struct, frozen=True):
 
 
 class Docker:
+    """
+    Args:
+        node_id: whose containers they are; the engine may run those of others besides.
+    """
+
     name = "docker"
 
-    def __init__(self, socket: Path) -> None:
-        self._socket = socket
+    def __init__(self, socket: Path, node_id: str) -> None:
+        self._socket, self._node_id = socket, node_id
         self._made: Client | None = None
+        self._fresh: set[str] = set()  # made by this very process, and not asked to start since
 
     @property
     def _client(self) -> "Client":
@@ -103,14 +109,19 @@ class Docker:
             headers={"Content-Type": "application/json"},
         )  # fmt: skip
         if made:
-            return msgspec.json.decode(made, type=_Id).id
+            fresh = msgspec.json.decode(made, type=_Id).id
+            self._fresh.add(fresh)
+            return fresh
         for found in await self.list(spec.labels):  # the name is taken, by the first of two creates
             if found.name == spec.name:
                 return found.id
         raise error("container_failed", f"the Docker Engine has another container of the name {spec.name}")
 
     async def start(self, container: str) -> None:
-        if (await self.status(container)).state is State.CREATED:
+        """The engine would start one that has ended once more, so it is looked at unless it is fresh."""
+        fresh = container in self._fresh
+        self._fresh.discard(container)
+        if fresh or (await self.status(container)).state is State.CREATED:
             await self._client.call("POST", f"/containers/{container}/start", f"starting {container}", fine=(304,))
 
     async def status(self, container: str) -> Status:
@@ -134,11 +145,13 @@ class Docker:
             await asyncio.sleep(pause)
 
     async def logs(self, container: str, cursor: str = "", *, follow: bool = False) -> AsyncIterator[Line]:
-        lines = docker_logs.Lines(cursor)
+        lines, again = docker_logs.Lines(cursor), False
         while True:
             over = False
             try:
                 over = (await self.status(container)).ended
+                if again and not over:
+                    await asyncio.sleep(_UNSTARTED_S)
                 async for line in self._lines(container, lines, follow=follow and not over):
                     yield line
             except HostlerError as err:
@@ -152,8 +165,7 @@ class Docker:
                     yield line
             if over or not follow:
                 return
-            await asyncio.sleep(_UNSTARTED_S)
-            lines = docker_logs.Lines(lines.cursor)  # its daemon went away, or the container has just ended
+            lines, again = docker_logs.Lines(lines.cursor), True  # its daemon went away, or it has just ended
 
     async def stats(self, container: str) -> Stats:
         what, parameters = f"measuring {container}", {"stream": "0", "one-shot": "1"}
@@ -192,6 +204,7 @@ class Docker:
         )  # fmt: skip
 
     async def remove(self, container: str) -> None:
+        self._fresh.discard(container)
         what, parameters = f"removing {container}", {"force": "1", "v": "1"}
         await self._client.call("DELETE", f"/containers/{container}", what, fine=(404,), params=parameters)
 
@@ -199,7 +212,7 @@ class Docker:
         filters = msgspec.json.encode({"label": [f"{key}={value}" for key, value in labels.items()]}).decode()
         parameters = {"all": "1", "filters": filters}
         raw = await self._client.call("GET", "/containers/json", "listing containers", params=parameters)
-        return tuple(
+        found = [
             Found(
                 id=each.id,
                 name=each.names[0].lstrip("/") if each.names else "",
@@ -207,7 +220,8 @@ class Docker:
                 state=docker_spec.state_of(each.state),
             )
             for each in msgspec.json.decode(raw, type=tuple[_Listed, ...])
-        )
+        ]
+        return tuple(one for one in found if docker_spec.is_own(one, self._node_id))
 
     async def _look(self, container: str, **parameters: str) -> docker_spec.Inspected:
         what = f"looking at {container}"

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from hostler.agent.containers.runtime import State, Status
-from hostler.agent.containers.spec import ContainerSpec
+from hostler.agent.containers.runtime import Found, State, Status
+from hostler.agent.containers.spec import ATTEMPT, NODE, PHASE, ContainerSpec, name_of
 from hostler.agent.containers.walls import kept_capabilities
 
 _LONGEST_SIGNAL = 64
@@ -90,6 +90,14 @@ def _host(spec: ContainerSpec) -> dict[str, Any]:
         },
     }
     return host | ({"ShmSize": limits.shm_bytes} if limits.shm_bytes else {})
+
+
+def is_own(found: Found, node_id: str) -> bool:
+    """Whether this node's agent made it. Its labels alone do not say so: a container inherits those of its image, which
+    anybody may have written, and what is taken for ours may be stopped and removed."""
+    attempt, phase = found.labels.get(ATTEMPT, ""), found.labels.get(PHASE, "")
+    named = bool(attempt) and found.name == name_of(attempt, phase)
+    return named and found.labels.get(NODE, "") == node_id
 
 
 def status_of(said: Inspected) -> Status:

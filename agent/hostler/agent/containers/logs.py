@@ -1,6 +1,7 @@
 """The reader between a runtime's log and the control plane: pulls by cursor, no faster than the other end takes."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Protocol
@@ -65,18 +66,18 @@ async def _read(lines: Any, queue: "asyncio.Queue[Line | None]") -> None:
 
 
 async def _next(queue: "asyncio.Queue[Line | None]") -> list[Line]:
-    """The next lines; none at the end. The end is put back for the call after."""
+    """The next lines; none at the end, which is put back for the call after and for which no line waits."""
     first = await queue.get()
     if first is None:
         return []
-    if queue.empty():
-        await asyncio.sleep(_GATHER_S)
     batch, size = [first], len(first.text)
-    while len(batch) < BATCH_LINES and size < BATCH_CHARACTERS and not queue.empty():
-        line = queue.get_nowait()
-        if line is None:
-            queue.put_nowait(None)
-            break
-        batch.append(line)
-        size += len(line.text)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_GATHER_S):
+            while len(batch) < BATCH_LINES and size < BATCH_CHARACTERS:
+                line = await queue.get()
+                if line is None:
+                    queue.put_nowait(None)
+                    break
+                batch.append(line)
+                size += len(line.text)
     return batch

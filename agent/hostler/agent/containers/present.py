@@ -6,6 +6,7 @@ from hostler.agent.containers.settings import ContainerSettings
 from hostler.agent.hardware.tree import is_socket
 
 CONTAINERD, DOCKER, PROCESS = "containerd", "docker", "process"
+CRI_NAMESPACE = "k8s.io"  # where containerd keeps what its container interface sees
 
 
 def present_runtimes(root: Path, settings: ContainerSettings) -> tuple[str, ...]:

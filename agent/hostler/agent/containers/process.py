@@ -20,6 +20,7 @@ import msgspec
 
 from hostler.agent.containers import cri_logs, process_spec, shim
 from hostler.agent.containers.ends import settle
+from hostler.agent.containers.following import Following
 from hostler.agent.containers.groups import Fenced, leave_service
 from hostler.agent.containers.process_link import Link, collect, program
 from hostler.agent.containers.process_spec import End, Order, Started
@@ -48,6 +49,7 @@ class Process:
         self._state = state_dir
         self._users = Users()
         self._shims: dict[int, str] = {}
+        self._following = Following()
 
     async def available(self) -> str:
         return str(__version__)
@@ -95,6 +97,9 @@ class Process:
         return self._status(container)
 
     async def wait(self, container: str) -> Status:
+        return await self._following.waited(container, lambda: self._wait(container))
+
+    async def _wait(self, container: str) -> Status:
         while True:
             status = self._status(container)
             if status.ended:
@@ -116,8 +121,11 @@ class Process:
         async def ended() -> bool:
             return not place.exists() or self._status(container).ended
 
-        async for line in cri_logs.lines(cri_logs.LogReader(place / "task.log", cursor), ended, follow=follow):
-            yield line
+        path = place / "task.log"
+        with contextlib.ExitStack() as stack:
+            follower = stack.enter_context(self._following.follower(container, path)) if follow else None
+            async for line in cri_logs.lines(cri_logs.LogReader(path, cursor), ended, follower):
+                yield line
 
     async def stats(self, container: str) -> Stats:
         status = self._status(container)

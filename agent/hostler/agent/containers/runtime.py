@@ -14,6 +14,7 @@ class State(StrEnum):
     EXITED = "exited"  # by itself, with `exit_code`
     KILLED = "killed"  # by a signal, `signal`
     OOM = "oom"  # by the kernel, for memory
+    UNSTARTED = "unstarted"  # the runtime could not start it, and nothing of it has run: it may be made anew
     LOST = "lost"  # it does not run any more, and how far it came nobody knows
     UNKNOWN = "unknown"  # the runtime cannot tell; never taken for an end
 
@@ -38,7 +39,7 @@ class Status:
 
     @property
     def ended(self) -> bool:
-        return self.state in (State.EXITED, State.KILLED, State.OOM, State.LOST)
+        return self.state not in (State.CREATED, State.RUNNING, State.UNKNOWN)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,11 @@ DEVICES = "hostler.devices"  # which of the node's own devices it was given
 SETUP_PHASE, MAIN_PHASE = "setup", "main"
 
 
+def name_of(attempt_uid: str, phase: str) -> str:
+    """Of an attempt and a phase, so that a second create finds the first."""
+    return f"hostler-{attempt_uid}" if phase == MAIN_PHASE else f"hostler-{attempt_uid}-{phase}"
+
+
 @dataclass(frozen=True)
 class Bind:
     """A directory, file or socket of the host inside the container."""

@@ -41,6 +41,7 @@ MESSAGE_BYTES = 256 * 1024
 MOST_SECRETS = 8  # of one command
 SECRET_BYTES = 64 * 1024
 FIRST_SECRET_FD = 3  # in the child; `/proc/self/fd/N` in its arguments counts from there
+_POLL_S = 86_400.0  # poll(2) counts milliseconds in 32 bits, and a task may run for a year
 KILL_LIMIT_S = 5.0  # after this a process that ignores SIGKILL hangs in the kernel (K5)
 
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 4, 36, 47, 4
@@ -320,11 +321,13 @@ class Helper:
         try:
             while True:
                 left = deadline - time.monotonic()
-                events = [fd for fd, _ in self._poll.poll(max(0.0, left) * 1000 + 1)]
+                events = [fd for fd, _ in self._poll.poll(min(max(0.0, left), _POLL_S) * 1000 + 1)]
                 if ended in events:
                     return ""
-                if not events or left <= 0:
+                if left <= 0:
                     return "timeout"
+                if not events:
+                    continue
                 if watcher is not None and watcher.fd in events:
                     watcher.step()
                     continue

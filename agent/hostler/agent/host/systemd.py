@@ -87,13 +87,20 @@ class Systemd:
             with router.filter(MatchRule(**names), bufsize=MOST_SIGNALS) as ended:
                 await _call(router, message_bus.AddMatch(MatchRule(**names, sender=bus)))
                 await _manager(router, "Subscribe")
-                if action != "stop" and await _is_outdated(router, unit):
-                    await _manager(router, "Reload")
-                (job,) = await _manager(router, METHODS[action], "ss", (unit, "replace"))
+                job = await _order(router, unit, action)
                 while True:
                     _, removed, _, result = (await ended.get()).body
                     if removed == job:
                         return str(result)
+
+    async def begin(self, unit: str, action: str) -> None:
+        """The same, and leaves systemd to it: for whoever would be stopped by the job itself.
+
+        Raises:
+            HostlerError: `not_found` when systemd refuses.
+        """
+        async with self._bus() as router:
+            await _order(router, unit, action)
 
     async def enable(self, unit: str, *, wanted: bool) -> None:
         """Has the unit start at boot, or not. Raises `not_found` when systemd refuses."""
@@ -140,6 +147,14 @@ async def _state(router: DBusRouter, unit: str) -> UnitState:
         oneshot=_value(more, "Type", "") == "oneshot",
         said=str(_value(more, "StatusText", ""))[:200],
     )
+
+
+async def _order(router: DBusRouter, unit: str, action: str) -> str:
+    """→ the job, queued once systemd has read a unit's file as it is now."""
+    if action != "stop" and await _is_outdated(router, unit):
+        await _manager(router, "Reload")
+    (job,) = await _manager(router, METHODS[action], "ss", (unit, "replace"))
+    return str(job)
 
 
 async def _is_outdated(router: DBusRouter, unit: str) -> bool:

@@ -4,8 +4,7 @@
             ├─ manifest   documents of the OCI and Docker formats, and which platform is ours (pure)
             └─ room       a private directory beside the final place, kept over a restart
     build  ── bundle      the files an artifact names
-            ├─ unpack     the layers of an image, against every trick of an archive
-            └─ names      which names may become files (pure)
+            └─ unpack     the layers of an image, against every trick of an archive
     tree   ── what stands in a directory, as one digest; one rename to put it there
     stores ── containerd and Docker
 

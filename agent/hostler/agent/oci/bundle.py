@@ -4,11 +4,11 @@ import os
 
 from hostler.agent.oci.collect import BLOB_MODE, Found
 from hostler.agent.oci.manifest import Descriptor
-from hostler.agent.oci.names import Seen, parts_of, refused
 from hostler.agent.oci.room import BLOBS, MARKER, TREE, Room
 from hostler.agent.oci.tree import Row, file_row
 from hostler.base.digest import canonical_json, sha256_hex
 from hostler.base.errors import error
+from hostler.pki.archive import Seen, parts_of, refused
 
 DIRECTORY_MODE = 0o755
 REF_NAME = "org.opencontainers.image.ref.name"

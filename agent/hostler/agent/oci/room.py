@@ -13,8 +13,8 @@ import stat
 from collections.abc import Iterator
 
 from hostler.agent.host.swap import exchange, sync_file_system
-from hostler.agent.oci.names import OURS
-from hostler.base.errors import HostlerError, error
+from hostler.base.errors import HostlerError, StepFailed, error
+from hostler.pki.archive import OURS
 
 BLOBS, TREE = "blobs/sha256", "tree"
 MARKER = f"{OURS}placed.json"
@@ -28,9 +28,13 @@ WORTHLESS = frozenset(
 )
 
 
+class Taken(StepFailed):
+    """Another step is at the same artifact: `file_error`."""
+
+
 @contextlib.contextmanager
 def workroom(parent: int, final: str, digest: str) -> Iterator["Room"]:
-    """Raises `file_error` where another step has it, `path_denied` where something else stands under its name."""
+    """Raises `Taken` where another step has it, `path_denied` where something else stands under its name."""
     key = hashlib.sha256(f"{final}\0{digest}".encode()).hexdigest()[:16]
     room = Room(parent, f"{OURS}oci-{key}")
     try:
@@ -57,9 +61,11 @@ class Room:
             if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
                 raise error("path_denied", f"{name} belongs to somebody else")
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(self.descriptor).st_nlink:  # whoever had it took it away while we came in
+                raise BlockingIOError
         except BlockingIOError as err:
             self.close()
-            raise error("file_error", "the same artifact is being put there by another step") from err
+            raise Taken("file_error", "the same artifact is being put there by another step") from err
         except HostlerError:
             self.close()
             raise
@@ -117,6 +123,23 @@ class Room:
         """Nothing of it is left."""
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self.name, dir_fd=self._parent)
+
+
+def sweep(parent: int, before_s: float) -> None:
+    """Removes rooms in which nobody is, and nobody was since then (Unix seconds): of tries that were not made again."""
+    for name in [entry.name for entry in os.scandir(parent) if entry.name.startswith(f"{OURS}oci-")]:
+        try:
+            room = Room(parent, name)
+        except HostlerError:
+            continue  # somebody is there, or it is none
+        try:
+            touched_s = os.fstat(room.descriptor).st_mtime
+            with contextlib.suppress(FileNotFoundError):
+                touched_s = max(touched_s, os.stat(BLOBS, dir_fd=room.descriptor).st_mtime)
+            if touched_s < before_s:
+                room.discard()
+        finally:
+            room.close()
 
 
 def may_replace(parent: int, final: str, path: str) -> None:

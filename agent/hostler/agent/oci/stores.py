@@ -35,7 +35,7 @@ class Store(Protocol):
 
 def store_of(place: str, host: Host, namespace: str) -> Store:
     if place == "containerd":
-        return Containerd(host, namespace)
+        return Containerd(host, host.fetch.containerd_socket, namespace)
     from hostler.agent.oci.docker import Docker  # the HTTP client loads where it is used
 
     return Docker(host.fetch.docker_socket)
@@ -80,9 +80,9 @@ def _entry(path: str, size: int) -> tarfile.TarInfo:
 class Containerd:
     """By `ctr`, with a fixed argv; names hold no option and no pattern, because a reference cannot."""
 
-    def __init__(self, host: Host, namespace: str) -> None:
+    def __init__(self, host: Host, socket: str, namespace: str) -> None:
         self._host = host
-        self._base = (host.fetch.ctr, "--address", host.fetch.containerd_socket, "--namespace", namespace, "images")
+        self._base = (host.fetch.ctr, "--address", socket, "--namespace", namespace, "images")
 
     async def present(self, name: str, found: Found, deadline: Deadline, cancelled: asyncio.Event) -> str:
         rows = (await self._ctr(("check", f"name=={name}"), deadline, cancelled)).splitlines()

@@ -13,22 +13,20 @@ import tarfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import IO, Any, cast
+from typing import IO, Protocol, cast
 
-from hostler.agent.oci.names import Seen, link_inside, parts_of, refused
 from hostler.base.errors import error
+from hostler.pki.archive import MOST_HEADER, BoundedInfo, Seen, link_inside, parts_of, refused
 
 READ_BYTES = 256 * 1024
 RATIO_FREE_BYTES = 16 * 1024 * 1024  # below, any ratio is harmless
 MOST_RATIO = 250
-MOST_HEADER = 1024 * 1024
 _GZIP_ONLY = 31  # zlib's word for the largest window and a gzip header
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
 GZIP = ("application/vnd.oci.image.layer.v1.tar+gzip", "application/vnd.docker.image.rootfs.diff.tar.gzip")
 PLAIN = ("application/vnd.oci.image.layer.v1.tar", "application/vnd.docker.image.rootfs.diff.tar")
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_LONG = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 
 
 @dataclass
@@ -113,23 +111,27 @@ class Inflated:
             pass
 
 
-class _Info(tarfile.TarInfo):
-    """Headers that the library reads whole into memory are bounded before it does."""
+class Stream(Protocol):
+    """The bytes of a tar; `drain` reads what stands behind the archive's end."""
 
-    def _proc_member(self, archive: tarfile.TarFile) -> Any:
-        if self.type in _LONG and self.size > MOST_HEADER:
-            raise error("unsafe_archive", "a header of the archive is longer than any name could be")
-        return super()._proc_member(archive)  # type: ignore[misc]
+    def read(self, size: int) -> bytes: ...
+
+    def drain(self) -> None: ...
 
 
 @dataclass
 class Unpacker:
-    """Layers in order, into one open directory. Without `whiteouts` a name like theirs is a file's."""
+    """Layers in order, into one open directory. Without `whiteouts` a name like theirs is a file's.
+
+    Attributes:
+        place: a name in the archive → the one it is unpacked under; "" leaves it out.
+    """
 
     root: int
     budget: Budget
     seen: Seen = field(default_factory=Seen)
     whiteouts: bool = True
+    place: Callable[[str], str] = str
 
     def layer(self, source: int, media_type: str) -> str:
         """Unpacks one; returns the digest of its decompressed bytes.
@@ -138,9 +140,15 @@ class Unpacker:
             HostlerError: `unsafe_archive`, `too_large`, `bad_response`, `file_error`, and what `check` raises.
         """
         stream = Inflated(source, media_type, self.budget)
+        self.archive(stream)
+        return stream.digest
+
+    def archive(self, stream: Stream) -> None:
+        """The same for a tar whose bytes are counted already."""
         mine: set[str] = set()
         try:
-            with tarfile.open(mode="r|", fileobj=cast("IO[bytes]", stream), bufsize=20 * 512, tarinfo=_Info) as archive:
+            file = cast("IO[bytes]", stream)
+            with tarfile.open(mode="r|", fileobj=file, bufsize=20 * 512, tarinfo=BoundedInfo) as archive:
                 for member in archive:
                     self.budget.entry()
                     self._entry(archive, member, mine)
@@ -151,18 +159,23 @@ class Unpacker:
         except (OSError, UnicodeError) as err:
             why = getattr(err, "strerror", None) or "a name that is no text"
             raise error("file_error", f"a layer cannot be unpacked: {why}") from err
-        return stream.digest
 
     def _entry(self, archive: tarfile.TarFile, member: tarfile.TarInfo, mine: set[str]) -> None:
         name = member.name.removeprefix("./").rstrip("/") if member.name not in (".", "./") else ""
         if not name:
             return  # the root itself, which is ours
+        parts_of(name)
+        name = self.place(name)
+        if not name:
+            return
         parts = parts_of(name)
         kind = member.type
         if member.mode & (stat.S_ISUID | stat.S_ISGID):
             raise refused(name, "has a set-user-id or set-group-id bit")
         if kind not in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE):
             raise refused(name, "is no file, directory or link")
+        if getattr(member, "sparse", None) is not None:
+            raise refused(name, "has holes, and could be of any length")
         if name in mine and kind != tarfile.DIRTYPE:
             raise refused(name, "stands twice in one layer")
         mine.add(name)
@@ -236,7 +249,7 @@ class Unpacker:
 
     def _hard_link(self, directory: int, last: str, target: str) -> None:
         """To a regular file of this very tree, found as every other name is."""
-        parts = parts_of(target.removeprefix("./"))
+        parts = parts_of(self.place(target.removeprefix("./")))
         there = self._walk(parts[:-1], target)
         try:
             found = os.stat(parts[-1], dir_fd=there, follow_symlinks=False)

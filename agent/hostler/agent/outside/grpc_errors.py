@@ -15,5 +15,7 @@ def as_hostler_error(err: Any, address: str) -> HostlerError:
     code, hint = str(metadata.get(CODE_KEY, "")), str(metadata.get(HINT_KEY, ""))
     if code in CODES:
         return error(code, err.details() or CODES[code].meaning, hint=hint)
+    if err.code().name == "UNIMPLEMENTED":
+        return error("method_not_allowed", f"{address} answers, and does not know this call")
     reason = (err.details() or err.code().name).splitlines()[0][:200]
     return error("controller_unreachable", f"no answer from {address}: {reason}")

@@ -15,9 +15,8 @@ from pathlib import Path
 from hostler.agent.outside.serve import Server
 from hostler.base import logs
 from hostler.base.errors import error
-from hostler.base.systemd import notify
 
-_PAUSE_S = 0.5
+_PAUSE_S = 0.1
 _PR_CAPBSET_DROP = 24
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 
@@ -73,7 +72,6 @@ def dial_runner(path: Path) -> None:
     harden(dies_with_parent=False)
 
     async def forever() -> None:
-        notify("READY=1")
         while True:
             link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:

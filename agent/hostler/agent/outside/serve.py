@@ -36,6 +36,7 @@ _LAST_WORDS_S = 2.0
 # The calls there are; a runner asks for nothing else, and a method is never a free text on the wire.
 METHODS = {
     "Renew": "/hostler.v1.NodeService/Renew",
+    "Check": "/hostler.v1.NodeService/Check",
     "Mint": "/hostler.v1.NodeService/Mint",
     "TaskCall": "/hostler.v1.NodeService/TaskCall",
     "Enroll": "/hostler.v1.EnrollmentService/Enroll",

@@ -14,8 +14,10 @@ from hostler.agent.steps.contract import StepContext, StepView
 class Noted(msgspec.Struct, frozen=True, kw_only=True):
     """Attributes:
     attempt: whose notes these are; a retry does not go on from another attempt's.
-    runtime, image: noted before anything is made; from then on a container may be there.
+    runtime: noted before anything is made; from then on a container may be there.
+    image: what the registry has said that this task may run; noted before anything is started.
     main, status: of the main container, once it has ended well and all it said was told.
+    pull: how far an image has come that the agent fetches itself; of no use once `image` is noted.
     heard: monotonic second at which the control plane was last known to be there; for hard fences (EF-05).
     """
 
@@ -25,6 +27,7 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
     main: str = ""
     status: dict[str, Any] = {}
     ports: dict[str, int] = {}
+    pull: dict[str, Any] = {}
     heard: float = 0.0
 
     @property

@@ -51,11 +51,6 @@ class Decided:
         )
 
 
-def name_of(attempt_uid: str, phase: str) -> str:
-    """Of an attempt and a phase, so that a second create finds the first."""
-    return f"hostler-{attempt_uid}" if phase == spec.MAIN_PHASE else f"hostler-{attempt_uid}-{phase}"
-
-
 def labels_of(decided: Decided, phase: str) -> dict[str, str]:
     """All of them, always: an image may bring labels of its own, and must not say who a container is."""
     facts = decided.facts
@@ -80,7 +75,7 @@ def spec_of(decided: Decided, phase: str) -> ContainerSpec:
     params, main = decided.params, phase == spec.MAIN_PHASE
     restricted, privileged = params.security == "restricted", params.security == "privileged"
     return ContainerSpec(
-        name=name_of(decided.facts.attempt_uid, phase),
+        name=spec.name_of(decided.facts.attempt_uid, phase),
         image=decided.image,
         command=params.command if main else params.setup,
         environment=decided.environment()[0],

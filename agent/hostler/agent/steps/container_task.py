@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,7 +12,7 @@ from hostler.agent.containers.device_book import Given
 from hostler.agent.containers.ports import ports_in
 from hostler.agent.containers.runtime import ContainerRuntime, Found, State, Status
 from hostler.agent.containers.workload import TaskFacts, Workloads
-from hostler.agent.steps.container_image import obtain
+from hostler.agent.steps.container_image import authorise, is_held, obtain
 from hostler.agent.steps.container_notes import Noted, Notes
 from hostler.agent.steps.container_rules import PROCESS, binds_of, check_container
 from hostler.agent.steps.container_spec_of import Decided, spec_of
@@ -22,6 +22,7 @@ from hostler.base.errors import HostlerError, error
 from hostler.catalog.params.container import ContainerRun
 
 T = TypeVar("T")
+STARTS = 4  # of a container that the runtime cannot start, before another node is better
 LOOK_S = 5.0  # for a runtime that is not the one the task is meant for
 
 
@@ -31,7 +32,7 @@ class ContainerTask:
         self._params: ContainerRun = context.params
         self._notes = Notes(context)
         self._runtime: ContainerRuntime = workloads.runtime(self._notes.now.runtime or self._params.runtime)
-        self._begun = bool(self._notes.now.image)  # from then on there may be something to stop
+        self._begun = bool(self._notes.now.runtime)  # from then on there may be something to stop
         self._given: tuple[Given, ...] = ()
         self._ports: dict[str, int] = {}
         self.failed: Noted | None = None  # how it ended, where that was by itself and not well
@@ -55,17 +56,19 @@ class ContainerTask:
         if not standing:
             self._check_fresh()
         await self._watched().patiently(lambda: self._workloads.look(self._runtime), AWAY_S)
-        image = await self._image(standing)
+        held = not standing and await self._is_held()
+        image = self._params.image if held else await self._image(standing)
         self._take(standing)
         bundle = await self._or_stopped(self._bundle())
         async with self._workloads.tasks.serve(self._facts()) as directory:
             decided = self._decided(image, str(directory), bundle)
-            await self._notes.keep(runtime=self._runtime.name, image=image, ports=self._ports)
+            await self._notes.keep(runtime=self._runtime.name, image="" if held else image, ports=self._ports, pull={})
             self._begun = True
             self._warn_of(decided, standing)
-            if self._params.setup and spec.MAIN_PHASE not in standing:
-                await self._phase(decided, spec.SETUP_PHASE, standing)
-            container, status = await self._phase(decided, spec.MAIN_PHASE, standing)
+            async with self._asking(held) as allowed:
+                if self._params.setup and spec.MAIN_PHASE not in standing:
+                    await self._phase(decided, spec.SETUP_PHASE, standing, allowed)
+                container, status = await self._phase(decided, spec.MAIN_PHASE, standing, allowed)
         ended = self._with_end(container, status)
         with contextlib.suppress(HostlerError):  # the step's end is written until the disk takes it (K4)
             await self._notes.keep(main=container, status=ended.status)
@@ -81,32 +84,80 @@ class ContainerTask:
         check_container(self._params, self._workloads.settings, self._runtime.name)
         binds_of(self._context, self._workloads.kept_paths)
 
+    async def _is_held(self) -> bool:
+        """Whether the registry can be asked while the container is made: nothing of it runs before the answer."""
+        if self._runtime.name == PROCESS or self._notes.now.image:
+            return False
+        return await self._watched().patiently(lambda: is_held(self._context, self._runtime), AWAY_S)
+
     async def _image(self, standing: dict[str, Found]) -> str:
-        """Asked for anew wherever the main container is still to be made and no earlier process has been given it."""
+        """Asked for anew unless the main container has been started, or an earlier process has been given it."""
         if self._runtime.name == PROCESS:
             return PROCESS
-        if spec.MAIN_PHASE in standing or self._notes.now.image:
+        main = standing.get(spec.MAIN_PHASE)
+        if self._notes.now.image or (main is not None and main.state is not State.CREATED):
             return self._notes.now.image or self._params.image
-        asked = self._watched().patiently(lambda: obtain(self._context, self._runtime), AWAY_S)
+        asked = self._watched().patiently(
+            lambda: obtain(self._context, self._runtime, self._workloads, self._notes), AWAY_S
+        )
         return await self._or_stopped(asked)
 
-    async def _phase(self, decided: Decided, phase: str, standing: dict[str, Found]) -> tuple[str, Status]:
-        """Made and started at most once: one that is there is taken up, however far it has come."""
+    @contextlib.asynccontextmanager
+    async def _asking(self, held: bool) -> AsyncIterator["asyncio.Future[None] | None"]:
+        """The registry's word for an image that is here (A7), and that it was given, on disk; None: it was before."""
+        if not held:
+            yield None
+            return
+        async with owned(self._allow()) as allowed:
+            yield allowed
+
+    async def _allow(self) -> None:
+        await authorise(self._context)
+        await self._notes.keep(image=self._params.image)
+
+    async def _phase(
+        self, decided: Decided, phase: str, standing: dict[str, Found], allowed: "asyncio.Future[None] | None"
+    ) -> tuple[str, Status]:
+        """Begun at most once: one that is there is taken up, however far it has come.
+
+        Only one of which nothing has run, by the runtime's own word, makes way for another.
+        """
         watched = self._watched()
         found = standing.get(phase)
         if found is not None:
             self._context.log("agent", f"container {found.name} was found here and is taken up")
-        container = found.id if found else await watched.patiently(lambda: self._create(decided, phase), AWAY_S)
-        if await watched.state(container) is State.CREATED:
-            if self._context.cancelled.is_set():
-                raise error("canceled", f"task {self._context.task_id} was cancelled before it was started")
-            await watched.patiently(lambda: self._runtime.start(container), AWAY_S)
-        status = await watched.to_the_end(container, phase)
+        container = found.id if found else ""
+        for left in reversed(range(STARTS)):
+            fresh = not container
+            container = container or await watched.patiently(lambda: self._create(decided, phase), AWAY_S)
+            started = await self._start(container, allowed, fresh=fresh)
+            status = await watched.to_the_end(container, phase, started)
+            if status.state is not State.UNSTARTED or not left:
+                break
+            self._context.log("agent", f"the container of {phase} was not started and is made anew: {status.reason}")
+            container = await self._removed(container)
         failure = failure_of(status, phase)
         if failure is not None:
             self.failed = self._with_end(container, status)
             raise failure
         return container, status
+
+    async def _start(self, container: str, allowed: "asyncio.Future[None] | None", *, fresh: bool) -> float | None:
+        """→ when, on the monotonic clock; None for one that had been started before."""
+        watched = self._watched()
+        if not fresh and await watched.state(container) is not State.CREATED:
+            return None  # a start leaves one that runs as it is
+        if allowed is not None:
+            await self._or_stopped(_result(allowed))
+        if self._context.cancelled.is_set():
+            raise error("canceled", f"task {self._context.task_id} was cancelled before it was started")
+        await watched.patiently(lambda: self._runtime.start(container), AWAY_S)
+        return self._context.host.clock.monotonic()
+
+    async def _removed(self, container: str) -> str:
+        """No container, from then on."""
+        await self._watched().patiently(lambda: self._runtime.remove(container), AWAY_S)
+        return ""
 
     async def _create(self, decided: Decided, phase: str) -> str:
         return await self._runtime.create(spec_of(decided, phase))
@@ -231,3 +282,7 @@ class ContainerTask:
         watched = self._watched()
         for found in (await watched.patiently(lambda: self._listed(self._runtime))).values():
             await watched.stop(found.id)
+
+
+async def _result(future: "asyncio.Future[None]") -> None:
+    await future

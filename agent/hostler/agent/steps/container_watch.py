@@ -52,12 +52,16 @@ class Watched:
         self._notes, self._given = notes, given
         self._params: ContainerRun = context.params
 
-    async def to_the_end(self, container: str, phase: str) -> Status:
-        """How it ended, once all it said was told. Raises what stopped it, once it is stopped."""
+    async def to_the_end(self, container: str, phase: str, started: float | None = None) -> Status:
+        """How it ended, once all it said was told. Raises what stopped it, once it is stopped.
+
+        Args:
+            started: in monotonic seconds, where that is known.
+        """
         stopped: Stopped | None = None
         async with owned(self._output(container, phase)) as output, owned(self._runtime_wait(container)) as end:
             try:
-                async with owned(self._stops(container, phase)) as stops:
+                async with owned(self._stops(container, phase, started)) as stops:
                     either: set[asyncio.Future[Any]] = {end, stops}
                     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                     if not end.done():
@@ -114,11 +118,11 @@ class Watched:
         if not done:
             self._context.log("agent", "some of the output could not be read")
 
-    async def _stops(self, container: str, phase: str) -> None:
+    async def _stops(self, container: str, phase: str, begun: float | None) -> None:
         """Ends only by raising `Stopped`."""
-        clock, started = self._context.host.clock, 0.0
+        clock, started = self._context.host.clock, begun or 0.0
         limit = self._params.timeout_seconds if phase == MAIN_PHASE else 0
-        if limit:
+        if limit and begun is None:
             started = await self._started(container)
         lost: set[str] = set()
         next_heard, pid = 0.0, 0
@@ -138,8 +142,9 @@ class Watched:
             if self._given:
                 pid = pid or (await self.patiently(lambda: self._runtime.status(container))).pid
                 self._look_for_devices(lost, pid)
+            left_s = [self._context.deadline.remaining(), *([started + limit - clock.monotonic()] if limit else ())]
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(_TICK_S, self._context.deadline.remaining())):
+                async with asyncio.timeout(max(0.0, min(_TICK_S, *left_s))):
                     await self._context.cancelled.wait()
 
     async def _started(self, container: str) -> float:
@@ -211,6 +216,8 @@ def failure_of(status: Status, phase: str) -> HostlerError | None:
     if status.state is State.LOST:
         why = status.reason or "it gave no reason"
         return error("container_lost", f"the runtime lost the container of {phase}: {why}")
+    if status.state is State.UNSTARTED:
+        return error("container_unstarted", f"the runtime could not start the container of {phase}: {status.reason}")
     sentence = _sentence(status)
     if phase != MAIN_PHASE:
         return error("setup_failed", f"the setup command {sentence}")

@@ -23,13 +23,13 @@ from hostler.base.errors import HostlerError
     ],
 )
 def test_RN_04_RN_05_a_node_has_what_its_root_admits(said: dict[str, object], names: list[str], tmp_path: Path) -> None:
-    made = open_runtimes(ContainerSettings(**said), tmp_path)  # type: ignore[arg-type]
+    made = open_runtimes(ContainerSettings(**said), tmp_path, "nod_1")  # type: ignore[arg-type]
     assert list(made) == names
     assert [runtime.name for runtime in made.values()] == names
 
 
 async def test_every_call_to_a_daemon_that_is_away_says_so(tmp_path: Path) -> None:
-    for runtime in (Containerd(tmp_path / "c.sock", tmp_path, tmp_path), Docker(tmp_path / "d.sock")):
+    for runtime in (Containerd(tmp_path / "c.sock", tmp_path, tmp_path), Docker(tmp_path / "d.sock", "nod_1")):
         calls = [
             runtime.available(), runtime.has_image("x"), runtime.pull(f"x/y@sha256:{'0' * 64}"), runtime.start("x"),
             runtime.status("x"), runtime.stats("x"), runtime.exec("x", ("/bin/true",), 1), runtime.stop("x", 0),

@@ -1,5 +1,6 @@
 """OB-07: log files of CRI, read from any cursor on without gap or repeat, however they were written."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -163,14 +164,14 @@ async def test_what_is_written_before_the_end_is_told_even_when_the_end_is_there
         writer.record("stdout", "F", "last")
         return True
 
-    assert [line.text async for line in lines(LogReader(writer.path), ended, follow=True)] == ["last"]
+    assert [line.text async for line in lines(LogReader(writer.path), ended)] == ["last"]
 
 
 async def test_a_log_that_does_not_exist_yet_has_no_lines(writer: Writer) -> None:
     async def ended() -> bool:
         return False
 
-    assert [line async for line in lines(LogReader(writer.path), ended, follow=False)] == []
+    assert [line async for line in lines(LogReader(writer.path), ended)] == []
 
 
 STREAM = st.sampled_from(["stdout", "stderr"])
@@ -197,3 +198,16 @@ def test_from_every_cursor_the_rest_is_exactly_the_rest(
     if found:
         cut = data.draw(st.integers(0, len(found) - 1))
         assert texts(told(LogReader(writer.path, found[cut].cursor))) == texts(found)[cut + 1 :]
+
+
+async def test_OB_07_the_end_of_a_log_is_waited_for_until_its_writer_has_closed_it(tmp_path: Path) -> None:
+    path = tmp_path / "c.log"
+    await cri_logs.written(path)
+    async with asyncio.TaskGroup() as group:
+        with path.open("wb") as file:
+            waiting = group.create_task(cri_logs.written(path))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            file.write(b"x")
+        async with asyncio.timeout(1):
+            await waiting

@@ -2,10 +2,12 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hostler.agent.containers import cri_spec
+from hostler.agent.containers.cri_noted import Noted
 from hostler.agent.containers.runtime import State
 from hostler.agent.containers.spec import ATTEMPT, PHASE, Bind, ContainerSpec, Devices, Limits
 from hostler.base.errors import HostlerError
@@ -195,7 +197,20 @@ def test_RN_08_what_has_not_ended_is_no_end(said: cri.ContainerState, state: Sta
     [
         ("Unknown", "", State.LOST),
         ("StartError", "failed to start shim: signal: killed: unknown", State.LOST),
-        ("StartError", "failed to create containerd task: task a: already exists", State.LOST),
+        ("StartError", 'failed to start containerd task "a": context canceled', State.LOST),
+        ("StartError", "failed to create containerd task: task a: already exists", State.UNSTARTED),
+        (
+            "StartError",
+            "failed to create containerd task: failed to create shim task: context canceled",
+            State.UNSTARTED,
+        ),
+        ("StartError", "failed to create containerd task: OCI runtime create failed: signal: killed", State.UNSTARTED),
+        (
+            "StartError",
+            "failed to create containerd task: OCI runtime create failed: namespace path: lstat /proc/0/ns/ipc",
+            State.UNSTARTED,
+        ),
+        ("StartError", 'sandbox container "b" is not running', State.UNSTARTED),
         ("StartError", "OCI runtime create failed: exec: no such file or directory", State.EXITED),
         ("Error", "", State.EXITED),
     ],
@@ -204,3 +219,45 @@ def test_K3_what_the_runtime_lost_is_no_failure_of_the_command(reason: str, mess
     said = cri.ContainerStatus(state=cri.CONTAINER_EXITED, exit_code=128, reason=reason, message=message)
     status = cri_spec.status_of(said, 0, "")
     assert (status.state, status.ended, status.signal) == (expected, True, 0)
+
+
+def _ended(code: int, reason: str = "Error", **more: Any) -> cri.ContainerStatus:
+    return cri.ContainerStatus(state=cri.CONTAINER_EXITED, exit_code=code, reason=reason, finished_at=9_000_000, **more)
+
+
+@pytest.mark.parametrize("said", [_ended(255, "Unknown"), cri.ContainerStatus(state=cri.CONTAINER_UNKNOWN)])
+def test_K3_an_end_that_containerd_has_forgotten_is_what_its_shim_told(said: cri.ContainerStatus) -> None:
+    status = cri_spec.status_of(said, 0, "", Noted(ended_at_ms=5, exit_code=7))
+    assert (status.state, status.exit_code, status.finished_at_ms) == (State.EXITED, 7, 5)
+    status = cri_spec.status_of(said, 0, "", Noted(ended_at_ms=5, exit_code=143))
+    assert (status.state, status.signal) == (State.KILLED, 15)
+
+
+def test_K3_what_containerd_cannot_tell_is_lost_once_nothing_of_it_is_there() -> None:
+    said = cri.ContainerStatus(state=cri.CONTAINER_UNKNOWN)
+    assert not cri_spec.status_of(said, 0, "").ended
+    assert cri_spec.status_of(said, 0, "", Noted(gone=True)).state is State.LOST
+
+
+@pytest.mark.parametrize(
+    ("said", "noted", "expected"),
+    [
+        (_ended(137), Noted(), State.LOST),  # nobody has looked
+        (_ended(137), Noted(cut=True, begun=True), State.LOST),
+        (_ended(137), Noted(cut=True), State.UNSTARTED),
+        (_ended(137, started_at=1), Noted(cut=True), State.KILLED),
+        (_ended(1), Noted(cut=True), State.EXITED),  # a program can be that quick
+        (_ended(1), Noted(cut=True, unbegun=True), State.UNSTARTED),
+    ],
+)
+def test_K3_a_start_that_was_cut_off_is_begun_again_only_where_nothing_ran(
+    said: cri.ContainerStatus, noted: Noted, expected: State
+) -> None:
+    assert cri_spec.status_of(said, 0, "", noted).state is expected
+
+
+def test_K3_only_a_start_that_was_cut_off_can_end_as_runc_itself() -> None:
+    assert cri_spec.may_be_unbegun(_ended(1), Noted(cut=True))
+    for said, noted in ((_ended(1), Noted()), (_ended(1), Noted(cut=True, begun=True))):
+        assert not cri_spec.may_be_unbegun(said, noted)
+    assert not cri_spec.may_be_unbegun(_ended(1, started_at=1), Noted(cut=True))

@@ -7,8 +7,18 @@ import pytest
 
 from hostler.agent.containers import docker_spec
 from hostler.agent.containers.docker_spec import Inspected
-from hostler.agent.containers.runtime import State
-from hostler.agent.containers.spec import ATTEMPT, Bind, ContainerSpec, Devices, Limits
+from hostler.agent.containers.runtime import Found, State
+from hostler.agent.containers.spec import (
+    ATTEMPT,
+    MAIN_PHASE,
+    NODE,
+    PHASE,
+    SETUP_PHASE,
+    Bind,
+    ContainerSpec,
+    Devices,
+    Limits,
+)
 from hostler.base.errors import HostlerError
 
 SPEC = ContainerSpec(
@@ -55,6 +65,28 @@ def back(said: dict[str, Any]) -> ContainerSpec:
         privileged=host["Privileged"],
         log_bytes=int(host["LogConfig"]["Config"]["max-size"]) * int(host["LogConfig"]["Config"]["max-file"]),
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "own"),
+    [
+        ("hostler-a1", {}, True),
+        ("hostler-a1-setup", {PHASE: SETUP_PHASE}, True),
+        ("hostler-a1", {PHASE: SETUP_PHASE}, False),
+        ("hostler-a2", {}, False),
+        ("a1", {}, False),
+        ("web", {}, False),
+        ("hostler-", {ATTEMPT: ""}, False),
+        ("hostler-a1", {NODE: "nod_2"}, False),
+        ("hostler-a1", {NODE: ""}, False),
+    ],
+)
+def test_J5_a_container_is_ours_by_its_name_and_node_and_not_by_labels_alone(
+    name: str, labels: dict[str, str], own: bool
+) -> None:
+    """An image may bring any label; a name is given by whoever makes the container."""
+    said = {ATTEMPT: "a1", PHASE: MAIN_PHASE, NODE: "nod_1"} | labels
+    assert docker_spec.is_own(Found(id="1", name=name, labels=said, state=State.RUNNING), "nod_1") is own
 
 
 def test_RN_09_every_field_comes_back() -> None:

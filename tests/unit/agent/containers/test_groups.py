@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from hostler.agent.containers import groups
-from hostler.agent.containers.containerd import Containerd
 from hostler.agent.containers.groups import Fenced
+from hostler.agent.containers.shm import shm_of
 from hostler.agent.containers.spec import Limits
 from hostler.base.errors import HostlerError
 
@@ -63,7 +63,6 @@ def test_J5_a_directory_that_somebody_else_may_have_made_holds_no_shared_memory(
     else:
         place.mkdir()
         place.chmod(0o777)
-    runtime = Containerd(tmp_path, tmp_path, tmp_path, place)
     with pytest.raises(HostlerError) as refused:
-        runtime._shm_of("t1")
+        shm_of(place, "t1")
     assert refused.value.code == "container_failed"

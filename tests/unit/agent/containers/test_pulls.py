@@ -54,7 +54,7 @@ def test_nothing_heavy_is_loaded_before_the_first_container() -> None:
         "import sys\n"
         "from pathlib import Path\n"
         "from hostler.agent.containers import choose, containerd, docker, process\n"
-        "made = [containerd.Containerd(Path('x'), Path('y'), Path('z')), docker.Docker(Path('x'))]\n"
+        "made = [containerd.Containerd(Path('x'), Path('y'), Path('z')), docker.Docker(Path('x'), 'n')]\n"
         "print([name for name in ('grpc', 'google.protobuf', 'httpx') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -91,6 +91,11 @@ async def test_EX_08_without_capture_no_byte_is_kept(host: Host) -> None:
     assert (done.stdout, lines) == ("", [])
 
 
+async def test_a_command_of_a_step_that_may_take_a_year_runs(host: Host) -> None:
+    """RN-06: `container.run` has such a deadline; poll(2) takes no such number."""
+    assert (await run(host, "/usr/bin/true", seconds=31_536_000)).status == 0
+
+
 @pytest.mark.parametrize("end", ["timeout", "canceled"])
 async def test_K6_a_tree_that_detaches_and_ignores_sigterm_is_gone_afterwards(
     host: Host, tmp_path: Path, end: str
