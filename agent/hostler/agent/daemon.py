@@ -8,6 +8,7 @@
 | `Renewal.run` | the clock | a new certificate, a new link |
 | `NodeWorkloads.run` | containers by their labels, the journal | removals of what no open task owns |
 | `CapabilityWatch.run` | the kernel's word of new and gone entries | a heartbeat when the node changed |
+| `SelfReport.run` | the agent's own files, what version is wanted | a signed report, for the next heartbeat |
 | `Samples.run` | a few files of /proc and /sys | the newest measurements, for the next heartbeat |
 | `Observer.run` | requests on a Unix socket, where one is configured | `/metrics` and `/health` |
 | `_housekeeping` | journal health, watchdog | `status.json`, a heartbeat when health changed |
@@ -29,6 +30,7 @@ from hostler.agent.containers.choose import open_runtimes
 from hostler.agent.host.host import Host
 from hostler.agent.journal.journal import Journal
 from hostler.agent.lifecycle import certificates, identity
+from hostler.agent.lifecycle.alone import alone
 from hostler.agent.lifecycle.bundles import BundleSource
 from hostler.agent.lifecycle.mints import Mints
 from hostler.agent.lifecycle.provision import resolver_folder
@@ -43,12 +45,15 @@ from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.runner import faults
 from hostler.agent.runner.runner import Runner
 from hostler.agent.samples import Samples
+from hostler.agent.self_report import SelfReport
 from hostler.agent.session.inbox import Inbox
 from hostler.agent.session.outgoing import Outgoing
 from hostler.agent.session.session import Session
 from hostler.agent.standing import Standing
 from hostler.agent.taskapi.calls import TaskCalls
 from hostler.agent.taskapi.server import TaskApi
+from hostler.agent.upgrade.installed import Installed
+from hostler.agent.upgrade.places import Places
 from hostler.agent.workloads import NodeWorkloads
 from hostler.base import systemd
 from hostler.base.clock import SystemClock
@@ -58,19 +63,25 @@ from hostler.wire.node import KeysetUpdate
 
 _log = get_logger("hostler.agent.daemon")
 _HOUSEKEEPING_S = 15.0
+_LAST_WORDS_S = 5.0
+
+
+NO_FILE = Path("/nonexistent")
 
 
 class Daemon:
     """One agent. `run` returns when it was asked to stop."""
 
-    def __init__(self, config: AgentConfig, journal: Journal, socket: Path | None = None) -> None:
+    def __init__(self, config: AgentConfig, journal: Journal, socket: Path | None = None, file: Path = NO_FILE) -> None:
         self.config = config
+        self.config_file = file
         self.clock = SystemClock()
         self.journal = journal
         self.me = identity.load(config.state)
         self.trusted = Trusted(config.state, journal, self.clock)
         self.detect = functools.partial(capabilities.detect, containers=config.containers)
         self.capabilities = self.detect(Path(config.files.root))
+        self.installed = self._installed()
         self.standing = Standing(self)
         self.host = Host(
             root=Path(config.files.root),
@@ -98,6 +109,12 @@ class Daemon:
         )
         self._build()
 
+    def _installed(self) -> Installed:
+        places = Places()
+        return Installed(
+            places, places.running(), lambda: self.trusted.store, lambda: self.renewal.current.facts.serial
+        )
+
     def _spared(self) -> frozenset[int]:
         own = frozenset((self.door.pid,)) if isinstance(self.door, Child) else frozenset[int]()
         return own | self.workloads.pids()
@@ -114,7 +131,7 @@ class Daemon:
             kept=(str(self.config.state),),
             root=Path(self.config.files.root),
             node_id=self.me.node_id,
-            runtimes=open_runtimes(containers, state),
+            runtimes=open_runtimes(containers, state, self.me.node_id),
             tasks=TaskApi(state / "tasks", TaskCalls(self.outside.ask, self._target), self.clock),
             bundles=self.bundles,
             journal=self.journal,
@@ -137,7 +154,9 @@ class Daemon:
             relay=self._relay,
             mint=Mints(self.outside.ask, self._target, lambda: self.me, lambda: self.trusted.store, self.clock),
             workloads=self.workloads,
+            installed=self.installed,
         )
+        self.report = SelfReport(self, self.config_file, rng)
         self.pipeline = Pipeline(
             inbox=inbox,
             journal=self.journal,
@@ -150,6 +169,7 @@ class Daemon:
             accepted=self.outgoing.accepted,
             changed=self._changed,
             unknown=self.workloads.ended,
+            wanted=self.report.wanted,
         )
         self.renewal = Renewal(self.config.state, self.me, self._renew, self.clock, rng, self._renewed, self._recover)
         self.watch = CapabilityWatch(
@@ -167,6 +187,7 @@ class Daemon:
             rng=rng,
             renew_within=self.renewal.renew_within,
             clock=self.clock,
+            changed=self.standing.write_status,
         )
 
     async def run(self) -> None:
@@ -190,15 +211,19 @@ class Daemon:
                     self.watch.run,
                     self.workloads.run,
                     self.samples.run,
+                    self.report.run,
                     self._housekeeping,
                 )
             ]
             if self.config.observe_socket:
                 observer = Observer(Path(self.config.observe_socket), self.standing.status)
                 running.append(group.create_task(observer.run()))
+            if self.installed.running and self.installed.places.trial.exists():
+                running.append(group.create_task(self._on_trial()))
             await stop.wait()
             systemd.notify("STOPPING=1")
             await self._finish_running()
+            await self._say_the_last()
             for task in running:
                 task.cancel()
         self.door.stop()
@@ -206,14 +231,30 @@ class Daemon:
         await self.host.close()
         _log.info("agent.stopped", node_id=self.me.node_id)
 
+    async def _on_trial(self) -> None:
+        from hostler.agent.trial_side import TrialSide  # an idle agent carries nothing of it
+
+        await TrialSide(self, self.installed.places, self.installed.running).run()
+        self.report.refresh()
+
     async def _finish_running(self) -> None:
         """Gives what runs a moment to end; what does not is found by the journal at the next start.
 
         Containers are not waited for: they run on, and the next agent takes them up (TE-20).
         """
+        self.pipeline.halt()
         end = asyncio.get_running_loop().time() + self.config.stop_grace_seconds
-        while self.pipeline.in_slots and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110
+        while self.pipeline.at_work and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110
             await asyncio.sleep(0.05)  # at the end of life a glance now and then will do
+
+    async def _say_the_last(self) -> None:
+        """Gives what was reported so far a moment to arrive; without a link it waits for the next agent."""
+        _, last = self.journal.outbox_weight()
+        end = asyncio.get_running_loop().time() + _LAST_WORDS_S
+        while self.session.state == "connected" and self.journal.acknowledged < last:
+            if asyncio.get_running_loop().time() >= end:
+                return
+            await asyncio.sleep(0.02)
 
     async def _housekeeping(self) -> None:
         interval = systemd.watchdog_interval_s() or _HOUSEKEEPING_S
@@ -226,6 +267,7 @@ class Daemon:
                 await self.journal.check()
             if (self.journal.storage, self.standing.drift()) != before:
                 before = self.journal.storage, self.standing.drift()
+                self.report.refresh()
                 self.outgoing.beat_now()
 
     def _changed(self) -> None:
@@ -264,19 +306,21 @@ class Daemon:
         self.outgoing.beat_now()
 
 
-async def run(config: AgentConfig, socket: Path | None = None) -> None:
+async def run(config: AgentConfig, socket: Path | None = None, file: Path = NO_FILE) -> None:
     """Opens the journal and runs the agent until it is told to stop.
 
     Args:
         socket: where the network process dials in; None to start one as a child.
+        file: what `config` was read from; a change of it shows in the node's report.
 
     Raises:
-        HostlerError: `storage_unhealthy`, `invalid_config`, and what else keeps it from starting.
+        HostlerError: `already_running`, `storage_unhealthy`, `invalid_config`, and what else keeps it from starting.
     """
     faults.arm(config.testing.fault_points, enabled=config.testing.enabled)
     config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    journal = await Journal.open(config.state / "journal.db", SystemClock())
-    try:
-        await Daemon(config, journal, socket).run()
-    finally:
-        await journal.close()
+    async with alone(config.state):
+        journal = await Journal.open(config.state / "journal.db", SystemClock())
+        try:
+            await Daemon(config, journal, socket, file).run()
+        finally:
+            await journal.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hostler.base.errors import HostlerError, error
+from hostler.base.version import said_by
 
 if TYPE_CHECKING:
     from hostler.agent.config import AgentConfig
@@ -35,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hostler-agent", description="The node agent: pulls signed tasks, judges them, runs them, proves it."
     )
+    parser.add_argument("--version", action="version", version=said_by("hostler-agent"))
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, function: object, summary: str) -> argparse.ArgumentParser:
@@ -52,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     session = add("session", _session, "The network-facing part alone, without privileges; it knows no task.")
     session.add_argument("--session-socket", type=Path, required=True, help="socket of 'hostler-agent run'")
+    add("trial", _trial, "Watch over a version on trial, and return from it. Started by systemd.")
     status = add("status", _status, "How the agent on this node stands.")
     status.add_argument("--json", action="store_true", help="print JSON")
     add("config", _config, "Every configuration value and where it comes from.")
@@ -209,7 +212,7 @@ def _run(options: argparse.Namespace) -> int:
 
         if config.token_file:
             await until_enrolled(config.state, Path(config.token_file), enroll, _token_in)
-        await daemon.run(config, options.session_socket)
+        await daemon.run(config, options.session_socket, options.config)
 
     asyncio.run(run())
     return 0
@@ -222,6 +225,13 @@ def _session(options: argparse.Namespace) -> int:
 
     logs.set_up("auto", "info")
     dial_runner(options.session_socket)
+    return 0
+
+
+def _trial(options: argparse.Namespace) -> int:
+    from hostler.agent.trial_run import run
+
+    run(options.config)
     return 0
 
 

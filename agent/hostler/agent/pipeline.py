@@ -16,7 +16,7 @@ from hostler.agent.journal.journal import Journal
 from hostler.agent.journal.rows import StoredTask
 from hostler.agent.lifecycle.trust import Trusted
 from hostler.agent.runner.runner import Runner
-from hostler.agent.runner.work import runs_beside, runs_containers
+from hostler.agent.runner.work import outlives_agent, runs_beside, runs_containers
 from hostler.agent.session.inbox import Inbox
 from hostler.base.clock import Clock
 from hostler.base.envelope import Envelope
@@ -31,6 +31,7 @@ _log = get_logger("hostler.agent.pipeline")
 SCHEDULABLE, DRAINING = "schedulable", "draining"
 _WORD = 64
 LIGHT = frozenset({"task.probe"})  # kinds that read what is known, and so take no slot of what runs
+LIGHT_TYPES = frozenset({"node.agent.verify"})  # a version on trial must finish one, however full the house is
 
 
 class Pipeline:
@@ -54,6 +55,7 @@ class Pipeline:
         accepted: Callable[[str], None],
         changed: Callable[[], None],
         unknown: Callable[[str], None] = lambda _: None,
+        wanted: Callable[[str, int], None] = lambda *_: None,
     ) -> None:
         self._inbox = inbox
         self._journal = journal
@@ -64,11 +66,15 @@ class Pipeline:
         self._slots = asyncio.Semaphore(parallel)
         self._container_slots = asyncio.Semaphore(containers)
         self._long: set[str] = set()  # tasks that run containers
+        self._outliving: set[str] = set()  # those, and tasks that restart the agent
         self._light = asyncio.Semaphore(parallel)
         self._cancels: dict[str, asyncio.Event] = {}
         self._accepted = accepted
         self._changed = changed
         self._unknown = unknown  # attempts that are to end, and that the journal does not hold
+        self._wanted = wanted  # a version of the agent, and how often it is to look at itself
+        self._begun: set[str] = set()
+        self._halted = False
         self._open = asyncio.Event()  # cleared while the node is drained
         if journal.scheduling != DRAINING:
             self._open.set()
@@ -80,8 +86,17 @@ class Pipeline:
 
     @property
     def in_slots(self) -> int:
-        """Those among them that take a slot, and that a stopping agent waits for: containers outlive it (TE-20)."""
+        """Those among them that take a slot, or will."""
         return len(self._cancels) - len(self._long)
+
+    @property
+    def at_work(self) -> int:
+        """Those that have begun, less what outlives a stopping agent: containers and its own upgrade (TE-20)."""
+        return len(self._begun - self._outliving)
+
+    def halt(self) -> None:
+        """What has not begun does not begin any more: the next start takes it up."""
+        self._halted = True
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -96,6 +111,7 @@ class Pipeline:
                     await self._trusted.take_catalog(item)
                     self._changed()
                 elif isinstance(item, WorkerPolicy):
+                    self._wanted(item.desired_agent_version, item.report_seconds)
                     await self._schedule(item.scheduling)
                 else:
                     await self._trusted.take_keyset(item)
@@ -118,7 +134,7 @@ class Pipeline:
     ) -> None:
         """Does the work when there is a slot, and for a tenant's task (`fresh`) when the node is not drained."""
         if runs_beside(spec):
-            await work()
+            await self._begin(spec, work)
             return
         held = fresh and not spec.trigger_source
         slots = self._slots_of(spec)
@@ -127,8 +143,17 @@ class Pipeline:
                 await self._open_or(cancelled)
             async with slots:
                 if not held or self._open.is_set() or cancelled.is_set():  # it may have been drained meanwhile
-                    await work()
+                    await self._begin(spec, work)
                     return
+
+    async def _begin(self, spec: TaskSpec, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._halted:
+            await asyncio.Event().wait()  # for the end of this agent
+        self._begun.add(spec.task_id)
+        try:
+            await work()
+        finally:
+            self._begun.discard(spec.task_id)
 
     def _slots_of(self, spec: TaskSpec) -> asyncio.Semaphore:
         if spec.task_id in self._long:
@@ -217,13 +242,16 @@ class Pipeline:
         self._cancels[spec.task_id] = event
         if runs_containers(spec):
             self._long.add(spec.task_id)
+        if outlives_agent(spec):
+            self._outliving.add(spec.task_id)
         return event
 
     def _forget(self, task_id: str) -> None:
         self._cancels.pop(task_id, None)
         self._long.discard(task_id)
+        self._outliving.discard(task_id)
 
 
 def is_light(spec: TaskSpec) -> bool:
     """Whether it may go beside a full house: a status probe is asked for when something hangs (SK-23)."""
-    return all(step.kind in LIGHT for step in spec.steps)
+    return spec.operation_type in LIGHT_TYPES or all(step.kind in LIGHT for step in spec.steps)

@@ -32,6 +32,9 @@ _REASONS = {
     "task.exec": "runs a program inside a container of this machine",
     "task.forward": "connects to a container of this machine",
     "task.profile": "looks at a container of this machine",
+    "agent.upgrade.stage": "installs a version of this machine's agent",
+    "agent.upgrade.activate": "switches this machine's agent to another version",
+    "agent.upgrade.rollback": "switches this machine's agent to another version",
     "service.control": "starts and stops units of the machine's own systemd",
 }
 

@@ -9,7 +9,7 @@ import msgspec
 from hostler.agent import capabilities
 from hostler.agent.admission.view import AdmissionView
 from hostler.base.logs import get_logger
-from hostler.base.version import __version__
+from hostler.base.version import __commit__, __version__
 from hostler.wire.node import Heartbeat, Hello
 from hostler.wire.versions import ENVELOPES, OLDEST, PROTOCOL
 
@@ -79,6 +79,8 @@ class Standing:
             hold=self.hold(),
             drift=self.drift(),
             instance_id=self._instance_id,
+            agent_commit=__commit__,
+            agent_report=self._agent.report.told(),
             protocol=PROTOCOL,
             protocol_oldest=OLDEST,
             envelope_types=ENVELOPES,
@@ -100,18 +102,21 @@ class Standing:
             catalog_version=self._agent.trusted.catalog_version,
             drift=self.drift(),
             sample=self._agent.samples.next(),
+            agent_report=self._agent.report.next(),
         )
 
     def status(self) -> dict[str, Any]:
         return {
             "node_id": self._agent.me.node_id,
             "version": __version__,
+            "commit": __commit__,
             "pid": os.getpid(),
             "session_uid": self._agent.outside.uid,
             "at_ms": self._agent.clock.now_ms(),
             "session": self._agent.session.state,
             "hold": self.hold(),
             "drift": self.drift(),
+            "agent_state": self._agent.report.state,
             "scheduling": self._agent.journal.scheduling or "schedulable",
             "allocation": msgspec.to_builtins(self._agent.journal.binding),
             "storage": self._agent.journal.storage,

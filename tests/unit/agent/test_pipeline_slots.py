@@ -92,6 +92,19 @@ async def test_EF_07_a_drain_lets_a_container_run_on_and_starts_no_other(tmp_pat
         assert runs.running == ["job.test"]
 
 
+async def test_a_halted_agent_waits_for_what_has_begun_and_begins_nothing_more(tmp_path: Path) -> None:
+    async with pipeline(tmp_path, parallel=1, containers=2) as (node, made, runs, inbox, _):
+        await inbox.put(Tasks(tuple(sent(node, type_) for type_ in ("demo.write", "demo.write", "job.test"))))
+        await until(lambda: sorted(runs.running) == ["demo.write", "job.test"])
+        assert made.at_work == 1, "it would wait for a container, or for what has not begun"
+        made.halt()
+        await inbox.put(Tasks((sent(node, "job.test"),)))
+        runs.let_go.set()
+        await until(lambda: made.at_work == 0)
+        await asyncio.sleep(0.05)
+        assert (runs.running, made.running) == ([], 2)
+
+
 async def test_K3_a_cancel_of_what_the_journal_does_not_hold_clears_its_containers(tmp_path: Path) -> None:
     async with pipeline(tmp_path, parallel=1) as (node, _, _, inbox, unknown):
         task = builders.task(node.keys, node.catalog, ref="job.test@v1")

@@ -182,6 +182,7 @@ def test_every_shipped_profile_is_refused_or_stays_inside(tmp_path: Path) -> Non
     assert inside == {
         "model.artifact.stage@v1",
         "network.fabric.ready@v1",
+        "node.agent.verify@v1",
         "node.resolver.apply@v1",
         "node.task.probe@v1",
     }

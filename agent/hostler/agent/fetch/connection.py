@@ -6,12 +6,14 @@ always verified; there is no setting against it.
 
 import asyncio
 import contextlib
+import functools
 import http.client
 import ipaddress
 import socket
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
@@ -67,15 +69,30 @@ def no_headers(_: Target) -> Mapping[str, str]:
 
 
 def tls_context(settings: FetchSettings) -> ssl.SSLContext:
-    """The system's authorities and the operator's own. Takes milliseconds: once for each transfer."""
+    """The system's authorities and the operator's own; read again, which takes 20 ms, when a file of theirs changes."""
+    system = ssl.get_default_verify_paths()
+    return _tls_context(settings.ca_file, tuple(map(_stamp, (system.cafile, system.capath, settings.ca_file))))
+
+
+@functools.lru_cache(maxsize=1)
+def _tls_context(ca_file: str, _stamps: tuple[tuple[int, ...], ...]) -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if settings.ca_file:
+    if ca_file:
         try:
-            context.load_verify_locations(cafile=settings.ca_file)
+            context.load_verify_locations(cafile=ca_file)
         except OSError as err:  # ssl.SSLError is one
-            raise error("invalid_config", f"fetch.ca_file {settings.ca_file} cannot be read as PEM") from err
+            raise error("invalid_config", f"fetch.ca_file {ca_file} cannot be read as PEM") from err
     return context
+
+
+def _stamp(path: str | None) -> tuple[int, ...]:
+    """Tells one content of a file from another; () for none."""
+    try:
+        said = Path(path).stat() if path else None
+    except OSError:
+        said = None
+    return (said.st_dev, said.st_ino, said.st_size, said.st_mtime_ns, said.st_ctime_ns) if said else ()
 
 
 async def dial(target: Target, settings: FetchSettings) -> socket.socket:

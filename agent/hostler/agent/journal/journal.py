@@ -167,6 +167,10 @@ class Journal:
     async def open_tasks(self) -> list[StoredTask]:
         return tasks.open_tasks(self._read)
 
+    def ended_since(self, at_ms: int, *, but: str) -> bool:
+        """Whether a task other than `but` has succeeded here since that moment (Unix milliseconds)."""
+        return tasks.ended_since(self._read, at_ms, but)
+
     async def finish_task(self, key: TaskKey, report: TaskReport, trace: str = "") -> bool:
         """False, and no effect, when the task had ended before."""
         ended = await self._write(functools.partial(tasks.finish, key=key, report=report, trace=trace))
@@ -237,6 +241,11 @@ class Journal:
     def outbox_rows(self) -> int:
         """How many rows wait, at most."""
         return max(0, self._last_row - self._trimmed)
+
+    @property
+    def acknowledged(self) -> int:
+        """The last row that the control plane has."""
+        return self._trimmed
 
     def append_logs(self, lines: Sequence[LogLine]) -> None:
         """Queues log lines without waiting for the disk; the step's end comes after them."""

@@ -10,6 +10,7 @@ SCHEDULING = "scheduling"
 CATALOG = "catalog_manifest"
 CATALOG_DOCUMENTS = "catalog_documents"
 RESOLVER = "resolver"
+USABLE_FROM = "usable_from"  # see `migrations`
 
 _RAISE = (
     "INSERT INTO meta (key, value) VALUES (?, ?)"

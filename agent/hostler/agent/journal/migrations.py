@@ -1,9 +1,17 @@
-"""The journal's shape: numbered steps, forward only. A released step is never edited, only followed."""
+"""The journal's shape: numbered steps, forward only. A released step is never edited, only followed.
+
+A version of the agent may be returned from (LC-16), and the one before goes on with what it has left: `USABLE_FROM`.
+"""
 
 import sqlite3
 from collections.abc import Callable
 
+from hostler.agent.journal import meta
 from hostler.base.errors import error
+
+# Agents of this step and later ones can use the file that the newest step leaves: additions keep it as it is. A step
+# that older agents must not see raises it to its own number, and from then on no node returns past it.
+USABLE_FROM = 2
 
 
 def _first(db: sqlite3.Connection) -> None:
@@ -60,10 +68,10 @@ def migrate(db: sqlite3.Connection) -> None:
     """Brings the file to the newest version, each step in its own transaction.
 
     Raises:
-        HostlerError: `storage_unhealthy` when a newer agent wrote the file.
+        HostlerError: `storage_unhealthy` when a newer agent wrote the file, and in a way that this one cannot use.
     """
     (found,) = db.execute("PRAGMA user_version").fetchone()
-    if found > len(MIGRATIONS):
+    if found > len(MIGRATIONS) and not 0 < meta.mark(db, meta.USABLE_FROM) <= len(MIGRATIONS):
         raise error(
             "storage_unhealthy",
             f"the journal has version {found}, this agent knows {len(MIGRATIONS)}",
@@ -78,3 +86,5 @@ def migrate(db: sqlite3.Connection) -> None:
             db.execute("ROLLBACK")
             raise
         db.execute("COMMIT")
+    if meta.mark(db, meta.USABLE_FROM) < USABLE_FROM:
+        meta.raise_mark(db, meta.USABLE_FROM, USABLE_FROM)

@@ -147,6 +147,11 @@ def cancel(db: sqlite3.Connection, order: Cancelling, now_ms: int) -> bool:
     return False
 
 
+def ended_since(db: sqlite3.Connection, at_ms: int, but: str) -> bool:
+    query = "SELECT 1 FROM tasks WHERE finished_ms >= ? AND task_id != ? AND state = 'succeeded' LIMIT 1"
+    return db.execute(query, (at_ms, but)).fetchone() is not None
+
+
 def open_tasks(db: sqlite3.Connection) -> list[StoredTask]:
     rows = db.execute(
         "SELECT task_id, attempt_number, envelope, envelope_digest, sequence, cancel_requested FROM tasks"

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from hostler.agent.lifecycle.identity import Identity
 from hostler.agent.outside.frames import Tls
 from hostler.agent.outside.outside import Asks
+from hostler.base.codes import CODES
+from hostler.base.errors import HostlerError
 from hostler.pki.trust import TrustStore
 
 
@@ -42,6 +44,20 @@ async def renew(ask: Asks, me: Identity, trust: TrustStore, address: str) -> byt
     answer = await ask(tls_of(me, trust), address, "Renew", request.SerializeToString())
     chain: bytes = node_pb2.RenewResponse.FromString(answer).certificate_pem
     return chain
+
+
+async def served(ask: Asks, me: Identity, trust: TrustStore, address: str, timeout_s: float) -> bool:
+    """Whether the control plane would serve this node now; False while it is at fault itself (U2).
+
+    What it says of this node, even that it is revoked, is an answer.
+    """
+    from hostler.v1 import node_pb2
+
+    try:
+        await ask(tls_of(me, trust), address, "Check", node_pb2.CheckRequest().SerializeToString(), timeout_s)
+    except HostlerError as err:
+        return CODES[err.code].family not in ("Unavailable", "Exhausted", "Internal")
+    return True
 
 
 async def recover(ask: Asks, me: Identity, trust: TrustStore, address: str) -> Recovered:

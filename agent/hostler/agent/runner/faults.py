@@ -1,4 +1,4 @@
-"""Named points where a test may end or fail this process. Nothing is armed outside tests.
+"""Named points where a test may end, fail or hold this process. Nothing is armed outside tests.
 
 Armed from `[testing]` of agent.toml, and only with `enabled = true` there:
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from hostler.base.errors import error
 
 BOUNDARIES = ("before_intent", "after_intent", "after_effect", "after_receipt", "after_report")
-ACTIONS = ("kill", "error")
+ACTIONS = ("kill", "error", "stop")
 ANY_KIND = "*"
 
 
@@ -66,4 +66,7 @@ def _parse(text: str) -> tuple[str, str, str]:
 def _act(action: str, boundary: str, kind: str) -> None:
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if action == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return
     raise FaultError(f"fault {boundary} in {kind}")

@@ -103,6 +103,7 @@ def prepare(parts: Parts, work: Work, index: int, outputs: Outputs) -> Prepared:
         truth=functools.partial(parts.journal.truth, asker=asker),
         sees_all_tasks=asker.sees_all,
         workloads=parts.workloads,
+        installed=parts.installed,
     )
     return Prepared(index, step, kind, view, params_digest(step.kind, filled, resolved), resolved)
 

@@ -18,6 +18,7 @@ from hostler.agent.runner.step_run import NOT_OPEN
 from hostler.agent.runner.task_run import TaskRun
 from hostler.agent.runner.work import Parts, StepAuthority, Work, key_of, runs_containers
 from hostler.agent.steps.contract import MintedSecret, MintOrder
+from hostler.agent.upgrade.installed import Installed
 from hostler.base.clock import Clock
 from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
@@ -41,6 +42,7 @@ class Runner:
         mint: asks for credentials; without it there are none.
         relay: opens relays by their id; without it there are none.
         workloads: runs containers; without it there are none.
+        installed: where versions of the agent lie; without it there is none but this.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Runner:
         logs: LogLimits | None = None,
         relay: Callable[[str], AbstractAsyncContextManager[RelayLink]] | None = None,
         workloads: Workloads | None = None,
+        installed: Installed | None = None,
     ) -> None:
         receipts = ReceiptMaker(signer, node_id, trust_domain)
         spool = LogSpool(journal, clock, logs or LogLimits())
@@ -78,6 +81,7 @@ class Runner:
             spool,
             relay or _no_relay,
             workloads,
+            installed,
         )
         self._running: set[TaskKey] = set()
         journal.sign_refusals_with(receipts.refusal)

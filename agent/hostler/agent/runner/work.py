@@ -16,6 +16,7 @@ from hostler.agent.journal.spool import LogSpool
 from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.runner.receipt import ReceiptMaker
 from hostler.agent.steps.contract import MintedSecret, MintOrder
+from hostler.agent.upgrade.installed import Installed
 from hostler.base.clock import Clock
 from hostler.base.envelope import Envelope
 from hostler.catalog.command_profile import CommandProfile
@@ -26,6 +27,7 @@ from hostler.wire.task import TaskSpec
 
 CONTAINER_RUN = "container.run"
 BESIDE = frozenset({"task.exec", "task.forward", "task.profile"})
+SWITCHES = frozenset({"agent.upgrade.activate", "agent.upgrade.rollback"})
 
 
 class Work(Protocol):
@@ -72,6 +74,7 @@ class Parts:
     spool: LogSpool
     relay: Callable[[str], AbstractAsyncContextManager[RelayLink]]
     workloads: Workloads | None = None
+    installed: Installed | None = None
 
 
 def allocation_of(work: Work) -> ForAllocation | None:
@@ -90,6 +93,11 @@ def runs_beside(spec: TaskSpec) -> bool:
 
 def key_of(spec: TaskSpec) -> TaskKey:
     return TaskKey(spec.task_id, spec.attempt_number)
+
+
+def outlives_agent(spec: TaskSpec) -> bool:
+    """Whether a step of it goes on while the agent is stopped: a container, or the very restart that stops it."""
+    return runs_containers(spec) or any(step.kind in SWITCHES for step in spec.steps)
 
 
 def runs_containers(spec: TaskSpec) -> bool:

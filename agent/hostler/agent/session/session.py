@@ -56,6 +56,7 @@ class Session:
         rng: random.Random,
         renew_within: Callable[[float], None],
         clock: Clock,
+        changed: Callable[[], None],
     ) -> None:
         self._outside = outside
         self._target = target
@@ -67,6 +68,7 @@ class Session:
         self._rng = rng
         self._renew_within = renew_within
         self._clock = clock
+        self._changed = changed  # called with the link up, and with it gone
         self._redial = asyncio.Event()
         self._setup_failures = 0
         self._retry_after_s = 0.0
@@ -117,6 +119,7 @@ class Session:
         if self.state == "connected":
             self._heard_at = self._clock.monotonic()
         self.state = "disconnected"
+        self._changed()
 
     def _note(self, err: HostlerError) -> None:
         if err.code in _HELD_CODES:
@@ -183,6 +186,7 @@ class Session:
         self._outgoing.link_up(welcome.heartbeat_seconds)
         if welcome.renew_certificate:
             self._renew_within(2.0 * welcome.heartbeat_seconds)
+        self._changed()
         _log.info("session.opened", session_id=welcome.session_id, epoch=welcome.control_epoch)
 
     async def _compare_memories(self, welcome: Welcome) -> None:

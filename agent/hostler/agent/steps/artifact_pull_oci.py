@@ -11,12 +11,14 @@ from typing import Any, TypeVar
 from hostler.agent.fetch.stream import Gauge
 from hostler.agent.fetch.watch import Watch
 from hostler.agent.host.threads import start
-from hostler.agent.oci import bundle, stores
+from hostler.agent.oci import bundle
 from hostler.agent.oci.collect import Bounds, Found, collect, find, refuse_excess
+from hostler.agent.oci.intake import Intake
 from hostler.agent.oci.layers import unpack_all
 from hostler.agent.oci.manifest import own_platform
 from hostler.agent.oci.registry import Registry
 from hostler.agent.oci.room import TREE, Room, may_replace, workroom
+from hostler.agent.oci.stores import store_of
 from hostler.agent.oci.tree import rows_of, tree_digest
 from hostler.agent.oci.unpack import Budget
 from hostler.agent.steps.artifact_access import access_of, allowed, most_bytes, owner_of, refuse_source
@@ -153,22 +155,10 @@ def _build(context: StepContext, found: Found, room: Room, stopped: Callable[[],
 
 async def _into_store(context: StepContext, registry: Registry, found: Found) -> Outcome:
     params: PullOci = context.params
-    store = stores.store_of(params.place, context.host, params.namespace)
-    name = registry.reference.at(found.descriptor.digest)
-    image = await store.present(name, found, context.deadline, context.cancelled)
-    if image:
-        return _outcome(context, found, 0, changed=False, image=image)
-    spool = stores.open_spool(context.host.spool)
-    try:
-        with workroom(spool, "store", found.descriptor.digest) as room:
-            transferred = await _gather(context, registry, found, room)
-            await _blocking(context, lambda stopped: stores.write_archive(room, found, name, stopped))
-            archive = stores.archive_path(context.host.spool, room)
-            image = await store.load(archive, name, found, context.deadline, context.cancelled)
-            await _blocking(context, lambda _: room.discard())
-    finally:
-        os.close(spool)
-    return _outcome(context, found, transferred, changed=True, image=image)
+    store = store_of(params.place, context.host, params.namespace)
+    intake = Intake(store, context.host.spool, owner_of(context), _bounds(context), lambda url: allowed(context, url))
+    loaded = await intake.bring(registry, found)
+    return _outcome(context, found, loaded.transferred, changed=loaded.changed, image=loaded.image)
 
 
 async def _blocking(context: StepContext, work: Callable[[Callable[[], bool]], T]) -> T:

@@ -25,6 +25,7 @@ from hostler.agent.journal.rows import PastStep
 from hostler.agent.journal.truth import TaskTruth
 from hostler.agent.resolver.resolver import Resolver
 from hostler.agent.secrets.table import StepSecrets
+from hostler.agent.upgrade.installed import Installed
 from hostler.base.clock import Deadline
 from hostler.base.digest import digest_of
 from hostler.base.errors import HostlerError, StepFailed
@@ -170,6 +171,7 @@ class StepView:
     truth: Callable[[str, str], TaskTruth] = lambda *_: TaskTruth()  # of an attempt of a task, by the journal
     sees_all_tasks: bool = False  # asked for by an administrator or the control plane itself, not by a tenant
     workloads: Workloads | None = None  # for kinds that run containers; None where there are none
+    installed: Installed | None = None  # for kinds that change the agent itself
 
     def may_fetch(self, url: str) -> bool:
         """Whether everything that limits sources admits a URL: policy, definition, this node's own (AR-06, AZ-09)."""

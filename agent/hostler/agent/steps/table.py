@@ -40,6 +40,9 @@ MODULES: dict[str, str] = {
     "task.forward": "hostler.agent.steps.task_forward",
     "task.profile": "hostler.agent.steps.task_profile",
     "task.probe": "hostler.agent.steps.task_probe",
+    "agent.upgrade.stage": "hostler.agent.steps.agent_upgrade_stage",
+    "agent.upgrade.activate": "hostler.agent.steps.agent_upgrade_activate",
+    "agent.upgrade.rollback": "hostler.agent.steps.agent_upgrade_rollback",
 }
 
 

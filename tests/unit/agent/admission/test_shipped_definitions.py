@@ -20,6 +20,14 @@ DEFINITIONS = {definition.ref: definition for definition, _ in PROFILES.definiti
 KEYS = Keys()
 SHA = "a" * 64
 JOB = {"job": "/ann/train", "command": ["python", "-m", "train"]}
+RELEASE = {
+    "version": "1.2.0",
+    "url": "https://control.example/packages/v1/t/hostler-agent_1.2.0-1~deb12u1_amd64.deb",
+    "sha256": SHA,
+    "size_bytes": 1,
+    "metadata_url": "https://control.example/packages/v1/metadata.json",
+    "suite": "bookworm",
+}
 S3 = {"endpoint": "https://s3.example", "bucket": "models", "prefix": "llm/v1/"}
 TENANT = {
     "allocation_id": "al-1",
@@ -39,6 +47,11 @@ INPUTS: dict[str, dict[str, Any]] = {
     "node.reclaim.probe@v1": {"allocation_id": "alc_1"},
     "node.baseline.take@v1": {"allocation_id": "enrolled"},
     "node.task.probe@v1": {"task_id": "tsk_1", "attempt_uid": "att_1"},
+    "agent.upgrade.stage@v1": RELEASE,
+    "agent.upgrade.activate@v1": {"version": "1.2.0"},
+    "agent.upgrade.rollback@v1": {"reason": "it is slow"},
+    "node.self_update@v1": RELEASE,
+    "node.agent.verify@v1": {},
     "gpu.collective.test@v1": {},
     "gpu.host.bootstrap@v1": {},
     "gpu.host.verify@v1": {},

@@ -58,6 +58,7 @@ def another_application(path: Path) -> None:
 def newer_agent(path: Path) -> None:
     with sqlite3.connect(path) as other:
         other.execute("PRAGMA user_version = 99")
+        other.execute("UPDATE meta SET value = 99 WHERE key = 'usable_from'")
     other.close()
 
 
@@ -183,6 +184,25 @@ def test_migrations_go_forward_from_every_version(tmp_path: Path) -> None:
         connection.close()
         assert found == len(migrations.MIGRATIONS)
         assert {"meta", "tasks", "steps", "checkpoints", "outbox", "chain", "refusals", "documents"} <= tables
+
+
+async def test_LC_16_the_version_before_goes_on_with_the_journal_that_a_newer_one_has_added_to(tmp_path: Path) -> None:
+    """A version on trial has brought a table along; the node returns, and nothing that was run is forgotten."""
+    keys = Keys()
+    async with core(tmp_path, keys) as node:
+        spec = await node.run_task()
+    (path,) = tmp_path.rglob("journal.db")
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE of_the_newer (x)")
+        other.execute(f"PRAGMA user_version = {len(migrations.MIGRATIONS) + 1}")
+    other.close()
+    async with core(tmp_path, keys) as node:
+        assert node.journal.known(spec.task_id) is not None
+        await node.run_task()
+        assert node.chain().ok
+    with sqlite3.connect(path) as other:
+        assert other.execute("PRAGMA user_version").fetchone() == (len(migrations.MIGRATIONS) + 1,)
+    other.close()
 
 
 async def test_DM_26_the_same_keys_open_the_same_node(tmp_path: Path) -> None:

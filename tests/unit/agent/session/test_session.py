@@ -65,6 +65,7 @@ class Bed:
 
     def __init__(self, journal: Journal, script: Script, transport: Any = "auto") -> None:
         self.inbox, self.asked = Inbox(), []
+        self.states: list[str] = []
         self.journal = journal
         outgoing = Outgoing(journal, Heartbeat)
         self.session = Session(
@@ -78,6 +79,7 @@ class Bed:
             rng=random.Random(1),
             renew_within=self.asked.append,
             clock=FrozenClock(),
+            changed=lambda: self.states.append(self.session.state),
         )
 
 
@@ -176,6 +178,11 @@ async def test_CG_03_a_welcome_under_a_protocol_that_is_not_spoken_here_holds_th
     assert (bed.session.state, bed.session.hold) == ("disconnected", "protocol_mismatch")
     bed, _ = await play([welcome(protocol=2), None])
     assert (bed.session.state, bed.session.hold) == ("connected", "")
+
+
+async def test_every_change_of_the_link_is_told_at_once(play: Play) -> None:
+    bed, _ = await play([welcome(), Close(error_code="draining", message="restart")], [welcome(), None])
+    assert bed.states == ["connected", "disconnected", "connected"]
 
 
 async def test_EF_05_silence_is_counted_from_the_end_of_a_link(play: Play) -> None:

@@ -165,7 +165,7 @@ async def test_a_task_is_stopped_when_its_own_time_is_up(tmp_path: Path) -> None
     home = Node(tmp_path, runtime := FakeRuntime("process"))
     async with home.agent(clock=clock) as node:
         running = await home.start(node, timeout_seconds=60)
-        await until(lambda: len(runtime.did("status")) == 2)  # it is watched, and knows when it was started
+        await until(lambda: runtime.containers and runtime.only.state is State.RUNNING)
         clock.forward(59_000)
         await asyncio.sleep(0.1)
         assert not runtime.only.ended
