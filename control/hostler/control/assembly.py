@@ -20,11 +20,12 @@ from hostler.control.bundles.files import BundleFiles
 from hostler.control.config import ControlConfig, split
 from hostler.control.credentials.registry import Minters
 from hostler.control.credentials.service import Mints
+from hostler.control.delivery.packages import Packages
 from hostler.control.engine import Engine
 from hostler.control.identity.oidc import Oidc
 from hostler.control.keys import Keys
+from hostler.control.loops import agents, checkpoints, endpoints, expire, liveness, prune
 from hostler.control.loops import bundles as bundle_loop
-from hostler.control.loops import checkpoints, endpoints, expire, liveness, prune
 from hostler.control.loops.samples import SampleFiler
 from hostler.control.loops.traces import Traces
 from hostler.control.loops.webhooks import Pace, Webhooks
@@ -136,6 +137,7 @@ def build(config: ControlConfig, engine: Engine, keys: Keys) -> House:
         telemetry=telemetry,
         samples=samples,
         sample_file=sample_file,
+        packages=Packages(config.packages, config.updates),
     )
     house = House(links, relays, _grpc(config, keys, nodes, enrolment), [_http(config, parts)])
     if config.internal_listen:
@@ -143,6 +145,7 @@ def build(config: ControlConfig, engine: Engine, keys: Keys) -> House:
     webhooks = Webhooks(engine, sender, metrics, Pace(park_s=config.webhook_park_hours * 3600))
     house.loops += [
         lambda: expire.run(engine),
+        lambda: agents.run(engine),
         lambda: endpoints.run(engine),
         lambda: checkpoints.run(engine, config.checkpoint_seconds),
         webhooks.run,

@@ -11,6 +11,7 @@ from hostler.catalog.job import JobSpec
 from hostler.control.engine import Engine
 from hostler.control.kernel.actor import Actor
 from hostler.control.kernel.job_commands import CancelChildJob, JobSubmitted, SubmitChildJob
+from hostler.control.kernel.submit import OWN_KEYS
 
 
 class Caller(Protocol):
@@ -26,14 +27,11 @@ class Caller(Protocol):
     def attempt_uid(self) -> str: ...
 
     @property
-    def operation_id(self) -> str: ...
-
-    @property
     def requested_by_user_id(self) -> str: ...
 
 
 async def submit_child(engine: Engine, caller: Caller, spec: JobSpec, key: str = "") -> JobSubmitted:
-    """The same key of the same job gives the same child; a child without an image runs in its parent's.
+    """The same key of the same attempt gives the same child; a child without an image runs in its parent's.
 
     Raises:
         HostlerError: `not_found` for an attempt that does not run there, and whatever a submit is refused with.
@@ -45,7 +43,7 @@ async def submit_child(engine: Engine, caller: Caller, spec: JobSpec, key: str =
             task_id=caller.task_id,
             attempt_uid=caller.attempt_uid,
             spec=spec,
-            idempotency_key=f"{caller.operation_id}/{key or secrets.token_hex(16)}",
+            idempotency_key=f"{OWN_KEYS}child/{caller.attempt_uid}/{key or secrets.token_hex(16)}",
             correlation_id="",
         )
     )

@@ -10,6 +10,7 @@ from hostler.base.config import load_config
 from hostler.base.errors import error
 from hostler.control.bundles.settings import BundleSettings
 from hostler.control.credentials.config import MinterConfig
+from hostler.control.delivery.settings import UpdateSettings
 from hostler.control.identity.settings import OidcSettings
 from hostler.control.identity.settings import check as check_oidc
 from hostler.control.kernel.allocation_settings import FAMILIES, LINK_ORDER, AllocationSettings
@@ -97,6 +98,7 @@ class Jobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     lost_grace_seconds: how long a node may be silent before a relocatable task is placed anew.
     fence_margin_seconds: added to a job's `fence_seconds`, for what stopping takes.
     reserve_after_seconds: how long the first in line may be overtaken before what gets free is kept for it.
+    member_priority: the highest band that a project_member may ask for, and a task for its children.
     keep_days: how long jobs that are over are listed (OD-31); their operations, events and receipts stay.
     """
 
@@ -105,6 +107,7 @@ class Jobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     lost_grace_seconds: Seconds = _JOBS.lost_grace_ms // 1000
     fence_margin_seconds: Seconds = _JOBS.fence_margin_ms // 1000
     reserve_after_seconds: Seconds = _JOBS.reserve_after_ms // 1000
+    member_priority: Literal["low", "normal", "high", "critical"] = "high"
     keep_days: Annotated[int, msgspec.Meta(ge=1, le=3650)] = 7
 
     def settings(self) -> JobSettings:
@@ -115,6 +118,7 @@ class Jobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             lost_grace_ms=self.lost_grace_seconds * 1000,
             fence_margin_ms=self.fence_margin_seconds * 1000,
             reserve_after_ms=self.reserve_after_seconds * 1000,
+            member_priority=self.member_priority,
         )
 
 
@@ -145,6 +149,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     policy_engine: Rego files that may refuse what the policy allows. Needs the extra `policy`.
     webhook_park_hours: how long an event is tried at a receiver that does not take it.
     bundles: limits of the code bundles of jobs, which are kept in state_dir.
+    updates: where nodes get packages of the agent, and how long runs that bring them may take.
     """
 
     cluster_id: str = "main"
@@ -178,6 +183,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     allocations: Allocations = Allocations()
     bundles: BundleSettings = BundleSettings()
+    updates: UpdateSettings = UpdateSettings()
     logs: Logs = Logs()
 
     @property
@@ -187,6 +193,10 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     @property
     def samples_path(self) -> Path:
         return Path(self.state_dir) / "telemetry.db"
+
+    @property
+    def packages(self) -> Path:
+        return Path(self.updates.packages_dir or Path(self.state_dir) / "packages")
 
     @property
     def keys(self) -> Path:

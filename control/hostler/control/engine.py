@@ -22,11 +22,13 @@ from hostler.catalog.policy import policy_digest
 from hostler.control.dispatch.build import Shared, build_cancel, build_task, share
 from hostler.control.dispatch.sign import seal, seal_checkpoint
 from hostler.control.judging import Outside, judged
+from hostler.control.kernel.agent_settings import AgentSettings
 from hostler.control.kernel.all_commands import Command
 from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.commands import ControlStarted, PublishKeyset, RegisterCatalog
 from hostler.control.kernel.decide import decide
-from hostler.control.kernel.model import CheckpointOrder, Decision, Ids, Settings, TaskOrder
+from hostler.control.kernel.model import Decision, Ids, Settings
+from hostler.control.kernel.orders import CheckpointOrder, TaskOrder
 from hostler.control.kernel.rows import (
     AttemptRow,
     CatalogRow,
@@ -62,6 +64,7 @@ class News(NamedTuple):
     new_catalog: bool
     new_keyset: bytes = b""
     scheduling: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
+    desired: dict[str, str] = {}  # noqa: RUF012 - as above
     events: Sequence[EventRow] = ()
 
 
@@ -191,6 +194,11 @@ class Engine:
         """What holds before any overlay."""
         return self._settings.policy
 
+    @property
+    def agents(self) -> AgentSettings:
+        """How versions of the agent get to nodes."""
+        return self._settings.agents
+
     async def execute(self, command: Command) -> Any:
         """Runs one command in the next group. Returns when it is on disk.
 
@@ -250,6 +258,7 @@ class Engine:
             new_catalog=CatalogRow in decision.inserts,
             new_keyset=keyset,
             scheduling=decision.scheduling,
+            desired=decision.desired,
             events=decision.events,
         )
         return Done(decision.result, decision.refusal, news)
@@ -315,6 +324,7 @@ class Engine:
             topics |= each.topics
             nodes |= each.wake
             self.wakes.schedule(each.scheduling)
+            self.wakes.desire(each.desired)
         self.wakes.publish(topics, nodes, [node_id for each in news for node_id in each.revoked])
         for each in news:
             if each.new_keyset:

@@ -1,4 +1,4 @@
-"""`hostler-control`: init, serve, principals, policy, config. `serve` is the composition root.
+"""`hostler-control`: init, serve, principals, policy, store, config. `serve` is the composition root.
 
 One TaskGroup; every loop:
 
@@ -8,6 +8,7 @@ One TaskGroup; every loop:
 | gRPC node server | agents' sessions | accepted tasks, reports; stored envelopes down |
 | gRPC enrolment server | tokens and signing requests | identities |
 | `loops.expire` | the clock | tasks that nobody came for, ended |
+| `loops.agents` | the clock | lifecycle runs whose time is over, ended; rollouts, moved |
 | `loops.endpoints` | the clock | endpoints whose lease or attempt is over, marked so |
 | `loops.checkpoints` | receipt chains that have grown | signed checkpoints over all of them |
 | `loops.bundles` | the clock, files of code bundles | those that nobody used for long, removed |
@@ -28,6 +29,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hostler.base.errors import HostlerError, error
+from hostler.base.version import said_by
+from hostler.control import store_commands
 
 if TYPE_CHECKING:
     from hostler.control.engine import Engine
@@ -56,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hostler-control", description="The control plane: decides, signs, remembers; dials nobody."
     )
+    parser.add_argument("--version", action="version", version=said_by("hostler-control"))
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     _command(commands, "init", _init, "Check keys and configuration, and make the store.")
@@ -65,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     _command(commands, "config", _config, "Every configuration value and where it comes from.")
     _principals(commands)
     _policy(commands)
+    store_commands.add(commands, _command)
     return parser
 
 

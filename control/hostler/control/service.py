@@ -11,6 +11,7 @@ from hostler.control.assembly import GRACE_S, House, HttpServer, build
 from hostler.control.config import ControlConfig
 from hostler.control.engine import Engine
 from hostler.control.kernel.model import Settings
+from hostler.control.key_file import KeyFile
 from hostler.control.keys import Keys, load_keys
 from hostler.control.policy_engine.engine import PolicyEngine
 
@@ -41,12 +42,20 @@ async def open_engine(config: ControlConfig, *, recovering: bool = False) -> tup
             log_operation_bytes=config.logs.operation_bytes,
             jobs=config.jobs.settings(),
             asks_outside=config.policy_engine is not None,
+            agents=config.updates.settings(_url_key(config)),
         ),
         cluster_id=config.cluster_id,
         recovering=recovering,
     )
     engine.published.ca_in_use = frozenset((keys.ca_pem.decode(),))
     return engine, keys
+
+
+def _url_key(config: ControlConfig) -> bytes:
+    """Makes the packages' addresses; where there are none, no key is made."""
+    if not config.updates.public_url:
+        return b""
+    return KeyFile(config.keys / "packages.key", "invalid_config").derived(b"hostler package addresses v1")
 
 
 async def serve(config: ControlConfig, stop: asyncio.Event | None = None) -> None:

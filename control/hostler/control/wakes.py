@@ -14,6 +14,7 @@ class Wakes:
         self._nodes: dict[str, asyncio.Event] = {}
         self._news: dict[str, int] = {}
         self._scheduling: dict[str, str] = {}
+        self._desired: dict[str, str] = {}
         self.catalogs = 0  # rises with every published catalog
         self._newest: OrderedDict[str, int] = OrderedDict()
         self._waiting: dict[str, set[asyncio.Event]] = {}
@@ -35,9 +36,18 @@ class Wakes:
         """What has changed since the node's session began, "" for nothing."""
         return self._scheduling.get(node_id, "")
 
+    def desire(self, desired: dict[str, str]) -> None:
+        """Which agent nodes should have now; remembered for those that have a session."""
+        self._desired |= {node_id: version for node_id, version in desired.items() if node_id in self._nodes}
+
+    def desired(self, node_id: str) -> str | None:
+        """What has changed since the node's session began, None for nothing."""
+        return self._desired.get(node_id)
+
     def forget(self, node_id: str) -> None:
         """The node's session ended; the next one asks for a new event."""
         self._scheduling.pop(node_id, None)
+        self._desired.pop(node_id, None)
         self._nodes.pop(node_id, None)
         self._news.pop(node_id, None)
 

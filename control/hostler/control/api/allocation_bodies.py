@@ -86,6 +86,14 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     project_id: str = ""
 
 
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done for an operation; `remains`: what recovery cannot mend, each with what would."""
+
+    operation_id: str
+    did: tuple[Action, ...]
+    remains: tuple[str, ...]
+
+
 class NodeRecovered(msgspec.Struct, frozen=True, kw_only=True):
     """`remains`: what recovery cannot mend, each with what would."""
 

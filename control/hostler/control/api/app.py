@@ -22,6 +22,7 @@ from hostler.base.logs import get_logger
 from hostler.control.api import endpoint_table, openapi, relay
 from hostler.control.api.authz import permit
 from hostler.control.api.call import Call, Parts
+from hostler.control.api.packages import package_routes
 from hostler.control.api.principal import Caller
 from hostler.control.api.problems import problem
 from hostler.control.api.route import Route
@@ -51,7 +52,7 @@ def make_app(parts: Parts, version: str) -> Starlette:
 
     routes = [HttpRoute(route.served, _Edge(route, parts), methods=[route.method]) for route in ROUTES]
     routes += [HttpRoute("/health", health), HttpRoute("/metrics", metrics)]
-    routes += [HttpRoute("/openapi.json", served), *web_routes()]
+    routes += [HttpRoute("/openapi.json", served), *web_routes(), *package_routes(parts)]
     sockets = [
         WebSocketRoute(relay.PATH, partial(relay.serve, parts=parts)),
         WebSocketRoute(endpoint_table.PROXY_SERVED, partial(relay.unsupported, parts=parts)),

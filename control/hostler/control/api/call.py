@@ -13,8 +13,10 @@ from hostler.control.api.bundles import Bundles
 from hostler.control.api.lines import Lines
 from hostler.control.api.principal import Authenticator, Caller, Projects
 from hostler.control.bundles.files import BundleFiles
+from hostler.control.delivery.packages import Packages
 from hostler.control.engine import Engine
 from hostler.control.kernel.all_commands import Command
+from hostler.control.kernel.submit import OWN_KEYS
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.link import Links
 from hostler.control.rpc.progress import ProgressBoard
@@ -49,6 +51,7 @@ class Parts:
     telemetry: Telemetry | None = None
     samples: SampleBoard | None = None
     sample_file: SampleFile | None = None  # None where nothing is kept
+    packages: Packages | None = None
 
 
 @dataclass
@@ -111,6 +114,9 @@ class Call:
             raise error("invalid_request", f"the header idempotency-key is longer than {MAX_KEY} characters")
         if in_body and in_header and in_body != in_header:
             raise error("invalid_request", "idempotency key of header and body differ", pointer="/idempotency_key")
+        if (in_body or in_header).startswith(OWN_KEYS):
+            message = f"an idempotency key that begins with {OWN_KEYS!r} is the control plane's own"
+            raise error("invalid_request", message, pointer="/idempotency_key")
         return in_body or in_header or secrets.token_hex(16)
 
     async def project(self) -> str:

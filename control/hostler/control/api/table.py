@@ -3,7 +3,8 @@
 The router asks row by row: what is called most stands first.
 """
 
-from hostler.control.api import bodies
+from hostler.control.api import allocation_bodies, bodies
+from hostler.control.api.agent_table import AGENT_ROUTES
 from hostler.control.api.allocation_table import ALLOCATION_ROUTES
 from hostler.control.api.bundle_table import BUNDLE_ROUTES
 from hostler.control.api.endpoint_table import ENDPOINT_ROUTES
@@ -12,6 +13,7 @@ from hostler.control.api.exec_table import EXEC_ROUTES
 from hostler.control.api.job_table import JOB_ROUTES
 from hostler.control.api.policy_table import POLICY_ROUTES
 from hostler.control.api.principal import Caller
+from hostler.control.api.rollout_table import ROLLOUT_ROUTES
 from hostler.control.api.route import Route
 from hostler.control.api.routes import artifacts, audit, definitions, nodes, operations, principals, trust
 from hostler.control.api.webhook_table import WEBHOOK_ROUTES
@@ -70,6 +72,24 @@ ROUTES: tuple[Route, ...] = (
         "Retry from the first failed step",
         action="operation.retry",
         answer=bodies.OperationRef,
+    ),
+    Route(
+        "POST",
+        f"{_OPERATION}/probe",
+        "operations.recover",
+        operations.probe,
+        "Ask the nodes what became of the operation's open tasks",
+        action="operation.probe",
+        answer=allocation_bodies.Workload,
+    ),
+    Route(
+        "POST",
+        f"{_OPERATION}/recover",
+        "operations.recover",
+        operations.recover,
+        "Ask, send what waited, and try a recent unclear failure again",
+        action="operation.recover",
+        answer=allocation_bodies.Workload,
     ),
     Route(
         "GET",
@@ -172,15 +192,6 @@ ROUTES: tuple[Route, ...] = (
         "Retire a definition",
         action="definition.set_state",
         answer=bodies.DefinitionState,
-    ),
-    Route(
-        "GET",
-        f"{_ADMIN}/nodes",
-        "nodes.admin",
-        nodes.all_nodes,
-        "List all nodes",
-        query=_PAGE,
-        answer=records.Page[records.NodeView],
     ),
     Route(
         "GET",
@@ -330,6 +341,8 @@ ROUTES: tuple[Route, ...] = (
     *POLICY_ROUTES,
     *EVENT_ROUTES,
     *ALLOCATION_ROUTES,
+    *ROLLOUT_ROUTES,
+    *AGENT_ROUTES,
     *JOB_ROUTES,
     *WEBHOOK_ROUTES,
     *BUNDLE_ROUTES,

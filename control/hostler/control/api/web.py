@@ -1,4 +1,4 @@
-"""The page at `/`: static, no build step, strict content policy; it uses the same API as everybody."""
+"""The pages at `/` and `/admin/nodes`: static, no build step, strict content policy; they use everybody's API."""
 
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
@@ -7,9 +7,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-_FILES = {
+FILES = {
     "/": ("index.html", "text/html"),
+    "/admin/nodes": ("nodes.html", "text/html"),
     "/page.js": ("page.js", "text/javascript"),
+    "/nodes.js": ("nodes.js", "text/javascript"),
+    "/detail.js": ("detail.js", "text/javascript"),
+    "/rollouts.js": ("rollouts.js", "text/javascript"),
+    "/common.js": ("common.js", "text/javascript"),
     "/page.css": ("page.css", "text/css"),
 }
 _HEADERS = {
@@ -22,8 +27,8 @@ _HEADERS = {
 
 
 def web_routes() -> list[Route]:
-    """The page's files; they hold no data, so they need no token."""
-    return [Route(path, _serve(name, media)) for path, (name, media) in _FILES.items()]
+    """The pages' files; they hold no data, so they need no token."""
+    return [Route(path, _serve(name, media)) for path, (name, media) in FILES.items()]
 
 
 def _serve(name: str, media: str) -> Callable[[Request], Awaitable[Response]]:

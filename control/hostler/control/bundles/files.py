@@ -111,8 +111,9 @@ class BundleFiles:
 class Upload:
     """One file that grows; the blocking half runs in threads."""
 
-    def __init__(self, path: Path, settings: BundleSettings) -> None:
+    def __init__(self, path: Path, settings: BundleSettings, what: str = "bundle") -> None:
         self._path = path
+        self._what = what
         self._scratch = path.parent / f".{path.name}.{secrets.token_hex(8)}"
         self._settings = settings
         self._digest = hashlib.sha256()
@@ -131,7 +132,7 @@ class Upload:
                 async for chunk in _paced(chunks):
                     held += chunk
                     if self.size + len(held) > self._settings.max_bytes:
-                        raise error("too_large", f"the bundle is larger than {self._settings.max_bytes} bytes")
+                        raise error("too_large", f"the {self._what} is larger than {self._settings.max_bytes} bytes")
                     if len(held) >= _WRITE_BYTES:
                         await asyncio.to_thread(self._write, bytes(held))
                         held.clear()
@@ -166,7 +167,9 @@ class Upload:
         with _disk(self._path):
             found = os.fstatvfs(self._descriptor)
             if found.f_bavail * found.f_frsize - len(data) < self._settings.reserve_bytes:
-                raise error("disk_full", "the control plane has no room for bundles", hint="remove some, or add disk")
+                raise error(
+                    "disk_full", f"the control plane has no room for a {self._what}", hint="remove some, or add disk"
+                )
             self._digest.update(data)
             self.size += len(data)
             rest = memoryview(data)
@@ -193,4 +196,4 @@ def _disk(path: Path) -> Iterator[None]:
         raise
     except OSError as err:
         _log.error("bundle.not_written", path=str(path), error=err)
-        raise error("store_unavailable", f"a bundle cannot be written: {err.strerror}") from err
+        raise error("store_unavailable", f"a file cannot be written: {err.strerror}") from err

@@ -7,7 +7,7 @@ import msgspec
 from hostler.base.digest import canonical_json, sha256_hex
 from hostler.catalog.definition import Definition
 from hostler.catalog.used_profiles import profile_of
-from hostler.control.kernel.model import CancelOrder, TaskOrder
+from hostler.control.kernel.orders import CancelOrder, TaskOrder
 from hostler.control.kernel.rows import AttemptRow, CatalogRow, DefinitionRow, OperationRow, TaskRow
 from hostler.wire.task import CancelSpec, Policy, ReusedStep, StepSpec, TaskMode, TaskSpec
 

@@ -3,7 +3,7 @@
 from hostler.base.digest import sha256_hex
 from hostler.base.envelope import CANCEL_TYPE, TASK_TYPE
 from hostler.control.kernel.audit_rows import CheckpointRow
-from hostler.control.kernel.model import CheckpointOrder
+from hostler.control.kernel.orders import CheckpointOrder
 from hostler.control.kernel.rows import EnvelopeRow
 from hostler.pki import dsse
 from hostler.pki.checkpoint import Checkpoint, sign_checkpoint

@@ -1,6 +1,7 @@
 """Every command there is, as one type: what the engine takes and a replay records."""
 
 from hostler.control.kernel import commands
+from hostler.control.kernel.agent_commands import AgentCommand
 from hostler.control.kernel.allocation_commands import AllocationCommand
 from hostler.control.kernel.bundle_commands import BundleCommand
 from hostler.control.kernel.endpoint_commands import EndpointCommand
@@ -8,6 +9,7 @@ from hostler.control.kernel.job_commands import JobCommand
 from hostler.control.kernel.log_commands import PruneLogs
 from hostler.control.kernel.node_commands import NodeCommand
 from hostler.control.kernel.webhook_commands import WebhookCommand
+from hostler.control.kernel.workload_commands import WorkloadCommand
 
 Command = (
     commands.SubmitOperation
@@ -45,4 +47,6 @@ Command = (
     | BundleCommand
     | EndpointCommand
     | PruneLogs
+    | AgentCommand
+    | WorkloadCommand
 )

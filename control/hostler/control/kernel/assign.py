@@ -13,7 +13,8 @@ from hostler.control.kernel.allocation_rows import AllocationRow
 from hostler.control.kernel.allocation_states import ACTIVE, DRAINING
 from hostler.control.kernel.commands import TargetSelector
 from hostler.control.kernel.documents import definition_of
-from hostler.control.kernel.model import CancelOrder, Draft, TaskOrder
+from hostler.control.kernel.model import Draft
+from hostler.control.kernel.orders import CancelOrder, TaskOrder
 from hostler.control.kernel.rows import CursorRow, DefinitionRow, NodeRow, OperationRow, TaskRow
 from hostler.control.kernel.tasks import fail_task, move_task, node_of, operation_of
 from hostler.control.kernel.transitions import ASSIGNED, FINAL, QUEUED

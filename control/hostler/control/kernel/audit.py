@@ -2,6 +2,7 @@
 
 from hostler.base.errors import HostlerError, error
 from hostler.control.kernel import (
+    agent_commands,
     allocation_commands,
     bundle_commands,
     commands,
@@ -54,6 +55,8 @@ _ACTIONS: dict[type, tuple[str, str, str]] = {
     webhook_commands.EnableWebhook: ("webhook.enable", "webhook_id", "webhooks"),
     webhook_commands.ResendWebhook: ("webhook.resend", "webhook_id", "webhooks"),
     webhook_commands.TryWebhook: ("webhook.test", "webhook_id", "webhooks"),
+    agent_commands.CreateRollout: ("rollout.create", "", "rollouts"),
+    agent_commands.MoveRollout: ("rollout.move", "rollout_id", "rollouts"),
     bundle_commands.StoreBundle: ("bundle.store", "sha256", "bundles"),
     bundle_commands.DeleteBundle: ("bundle.delete", "sha256", "bundles"),
     bundle_commands.UseBundle: ("bundle.fetch", "task_id", "tasks"),
@@ -66,6 +69,8 @@ def refused(command: Command, refusal: HostlerError, now_ms: int) -> EventRow | 
     if known is None:
         return None
     action, field, collection = known
+    if isinstance(command, agent_commands.MoveRollout):
+        action = f"rollout.{command.action}"
     actor = getattr(command, "actor", None) or Actor(kind="node", name=getattr(command, "peer", ""))
     name = getattr(command, field) if field else ""
     type_ = f"{action}_refused"

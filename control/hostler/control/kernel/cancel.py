@@ -22,7 +22,7 @@ _REUSABLE = ("succeeded", "reused")
 def cancel(draft: Draft, command: CancelOperation) -> Decision:
     """Queued tasks end here; what a node may have begun ends when the node says so (OP-17)."""
     operation = own(draft, command.actor, command.project_id, command.operation_id)
-    _not_a_link(operation, command.actor)
+    check_own_to_move(operation, command.actor)
     if operation.status in FINAL:
         raise error("operation_final", f"operation {operation.operation_id} is {operation.status}")
     was_requested = operation.cancel_requested_ms != 0
@@ -68,7 +68,7 @@ def request_cancel(draft: Draft, task: TaskRow) -> TaskRow:
 def retry(draft: Draft, command: RetryOperation) -> Decision:
     """A new attempt of every task that did not succeed (RT-03, RT-04)."""
     operation = own(draft, command.actor, command.project_id, command.operation_id)
-    _not_a_link(operation, command.actor)
+    check_own_to_move(operation, command.actor)
     if draft.settings.jobs.is_job(operation.operation_type):
         raise error(
             "operation_final",
@@ -121,8 +121,15 @@ def retry_operation(draft: Draft, operation: OperationRow, actor: Actor | None =
     fill(draft, operation.operation_id)
 
 
-def _not_a_link(operation: OperationRow, actor: Actor) -> None:
-    """A chain's own operations are moved by the allocation alone (AL-06). Raises `chain_order`."""
+def check_own_to_move(operation: OperationRow, actor: Actor) -> None:
+    """A chain's own operations are moved by the allocation alone (AL-06), those of a lifecycle run by that, or by a
+    platform administrator. Raises `chain_order`, `scope_denied`."""
+    if operation.trigger_source == "agent_lifecycle" and actor.role != "platform_admin":
+        raise error(
+            "scope_denied",
+            f"operation {operation.operation_id} belongs to a lifecycle run of the node's agent",
+            hint="ask an administrator of the platform",
+        )
     chained = operation.trigger_source in CHAIN_TRIGGERS
     forced = operation.trigger_source == "system" and operation.linked_allocation_id
     if chained or (forced and actor.role != "platform_admin"):

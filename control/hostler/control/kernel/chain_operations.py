@@ -13,7 +13,7 @@ from hostler.control.kernel.commands import SubmitOperation, TargetSelector
 from hostler.control.kernel.documents import definition_of
 from hostler.control.kernel.model import Draft
 from hostler.control.kernel.rows import DefinitionRow, OperationRow
-from hostler.control.kernel.submit import place
+from hostler.control.kernel.submit import OWN_KEYS, place
 from hostler.control.kernel.transitions import FINAL
 
 replace = msgspec.structs.replace
@@ -23,7 +23,7 @@ ALLOCATION_INPUT = "allocation_id"  # every link's definition may ask for it
 def place_link(draft: Draft, allocation: AllocationRow, link: LinkRow) -> str:
     """→ the operation's id. Raises what a submit of the link's profile is refused with."""
     trigger = "allocation_provision" if link.link == PROVISION else "allocation_release"
-    key = f"{allocation.allocation_id}.{link.node_id}.{link.link}.{link.tries}"
+    key = f"{OWN_KEYS}{allocation.allocation_id}.{link.node_id}.{link.link}.{link.tries}"
     return _place(draft, allocation, link.node_id, link.ref, trigger, key)
 
 
@@ -33,7 +33,7 @@ def forced_revoke(draft: Draft, allocation: AllocationRow, lease: LeaseRow, link
     if last is not None and (last.status not in FINAL or last.status == "succeeded"):
         return
     ref = draft.settings.allocations.revoke_profile
-    key = f"{allocation.allocation_id}.{lease.node_id}.forced.{link.link}.{link.tries}"
+    key = f"{OWN_KEYS}{allocation.allocation_id}.{lease.node_id}.forced.{link.link}.{link.tries}"
     operation_id, refusal = "", None
     try:
         operation_id = _place(draft, allocation, lease.node_id, ref, "system", key)

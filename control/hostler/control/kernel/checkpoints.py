@@ -5,7 +5,8 @@ from hostler.control.kernel import events
 from hostler.control.kernel.audit_rows import CheckpointHeadRow, CheckpointRow, CountersignatureRow
 from hostler.control.kernel.changes import made
 from hostler.control.kernel.commands import MakeCheckpoint, RecordCountersignature
-from hostler.control.kernel.model import CheckpointOrder, Decision, Draft
+from hostler.control.kernel.model import Decision, Draft
+from hostler.control.kernel.orders import CheckpointOrder
 
 
 def make(draft: Draft, command: MakeCheckpoint) -> Decision:

@@ -24,6 +24,11 @@ MAX_REASON = 500
 
 def cordon(draft: Draft, command: CordonNode) -> Decision:
     """→ the node's scheduling: the strongest of all wishes. A drained node finishes what runs and starts nothing."""
+    return draft.decision(wish(draft, command))
+
+
+def wish(draft: Draft, command: CordonNode) -> str:
+    """As `cordon`, within a larger decision. Raises `invalid_request`, `revoked`."""
     if command.kind not in _WORDS:
         raise error("invalid_request", f"a node is cordoned or draining, not {command.kind!r}", pointer="/kind")
     if not is_name(command.owner):
@@ -33,7 +38,7 @@ def cordon(draft: Draft, command: CordonNode) -> Decision:
         raise error("revoked", f"node {node.name} is revoked", node_id=node.node_id)
     wished = draft.get(CordonRow, (command.node_id, command.owner))
     if not _changed(draft, command):
-        return draft.decision(node.scheduling)
+        return node.scheduling
     scheduling = scheduling_of(draft.rows_of(CordonRow, draft.view.cordons_of(node.node_id)))
     now = replace(node, scheduling=scheduling)
     draft.update(now)
@@ -60,7 +65,7 @@ def cordon(draft: Draft, command: CordonNode) -> Decision:
         _go_on(draft, node.node_id)
     draft.freed[node.node_id] = None
     job_flow.look_at_node(draft, now)
-    return draft.decision(scheduling)
+    return scheduling
 
 
 def _said(wish: CordonRow | None) -> dict[str, str]:

@@ -6,6 +6,12 @@ from typing import Any
 from hostler.base.errors import HostlerError
 from hostler.catalog.manifest import Catalog
 from hostler.control.kernel import (
+    agent_advance,
+    agent_commands,
+    agent_releases,
+    agent_reports,
+    agent_runs,
+    agent_versions,
     allocation_commands,
     allocation_flow,
     allocations,
@@ -27,19 +33,24 @@ from hostler.control.kernel import (
     job_prune,
     jobs,
     keysets,
+    launches,
     log_commands,
     node_commands,
     node_probe,
     node_recover,
     nodes,
+    overdue,
     principals,
     put_policy,
     quarantine,
+    rollout_flow,
+    rollouts,
     sessions,
     submit,
     task_logs,
     webhook_commands,
     webhooks,
+    workload_commands,
 )
 from hostler.control.kernel.all_commands import Command
 from hostler.control.kernel.model import Decision, Draft, Ids, Settings, View
@@ -63,7 +74,7 @@ HANDLERS: dict[type, Handler] = {
     commands.NodeGone: sessions.gone,
     commands.TasksAccepted: sessions.accepted,
     commands.FoldReports: fold.fold,
-    commands.ExpireTasks: sessions.expire,
+    commands.ExpireTasks: overdue.expire,
     commands.ControlStarted: sessions.control_started,
     commands.NodeStatus: sessions.status,
     commands.ReleaseNode: nodes.release,
@@ -103,8 +114,20 @@ HANDLERS: dict[type, Handler] = {
     endpoint_commands.UnregisterEndpoint: endpoints.unregister,
     endpoint_commands.SweepEndpoints: endpoints.sweep,
     log_commands.PruneLogs: task_logs.prune,
+    agent_commands.PublishReleases: agent_releases.publish,
+    agent_commands.StorePackage: agent_releases.store,
+    agent_commands.SetChannel: agent_versions.set_channel,
+    agent_commands.SetNodeAgent: agent_versions.set_node,
+    agent_commands.RecordAgentReport: agent_reports.record,
+    agent_commands.StartAgentRun: agent_runs.begin,
+    agent_commands.CancelAgentRun: agent_runs.cancel,
+    agent_commands.AdvanceAgents: agent_advance.advance,
+    agent_commands.CreateRollout: rollouts.create,
+    agent_commands.MoveRollout: rollouts.move,
     webhook_commands.ResendWebhook: webhooks.resend,
     webhook_commands.RecordResend: webhooks.record_resend,
+    workload_commands.ProbeWorkload: launches.probe,
+    workload_commands.RecoverWorkload: launches.recover,
 }
 
 
@@ -141,9 +164,9 @@ def decide(
 
 
 def _follow(draft: Draft) -> None:
-    """What ended may free a node for a job, and a job's end a node for an allocation."""
+    """What ended may free a node for a job, a job's end a node for an allocation, and both a node for a new agent."""
     allocation_flow.follow(draft)
-    while job_flow.follow(draft):
+    while job_flow.follow(draft) or agent_runs.follow(draft) or rollout_flow.follow(draft):
         allocation_flow.follow(draft)
 
 

@@ -14,7 +14,8 @@ from hostler.control.kernel.cancel import cancel_open_tasks
 from hostler.control.kernel.changes import Change
 from hostler.control.kernel.job_nodes import spec_of
 from hostler.control.kernel.job_rows import JobRow, JobTaskRow, StrayRow
-from hostler.control.kernel.model import CancelOrder, Draft
+from hostler.control.kernel.model import Draft
+from hostler.control.kernel.orders import CancelOrder
 from hostler.control.kernel.rows import AttemptRow, NodeRow, OperationRow, TaskRow
 from hostler.control.kernel.tasks import end_task, move_task, operation_of
 from hostler.control.kernel.transitions import FINAL, IN_FLIGHT, SUCCEEDED
@@ -65,7 +66,8 @@ def take_again(draft: Draft, task: TaskRow, event: str, attempt_state: str, code
         return None
     if row.leaving:
         return _after_leaving(draft, job, row, task, code, message)
-    if event == "cancel" or code == "preempted":
+    wants_no_more = code == "container_lost" and spec_of(job.spec).retries.on_lost == "fail"
+    if event == "cancel" or code == "preempted" or wants_no_more:
         return None
     unsure = attempt_state == "lost" and code in _UNSURE
     if unsure and not spec_of(job.spec).relocatable:

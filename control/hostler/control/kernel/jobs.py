@@ -25,6 +25,8 @@ from hostler.control.kernel.transitions import FINAL, IN_FLIGHT, SUCCEEDED
 replace = msgspec.structs.replace
 MOST_PARTS = 16  # of a path
 MEMBER = "project_member"
+_BANDS = {band: word for word, band in PRIORITIES.items()}
+TASK = "task"  # kind of an actor: a job's task that speaks for its job's owner
 # what a child that names no image has from its parent: it runs the same program
 _INHERITED = ("image", "bundle", "setup", "runtime", "pull_credential")
 
@@ -96,6 +98,7 @@ def _caller(draft: Draft, command: SubmitChildJob | CancelChildJob) -> tuple[Job
 def _submit(draft: Draft, command: SubmitJob, parent: JobRow | None) -> JobSubmitted:
     spec = command.spec
     _check(spec)
+    _check_band(draft, command, parent)
     owner = parent.owner if parent else command.actor.name
     name = _name(command, parent)
     if name.count("/") > MOST_PARTS:
@@ -153,6 +156,21 @@ def _check(spec: JobSpec) -> None:
         few = not each.values if each.op != "exists" else bool(each.values)
         if few or (each.op in ("eq", "ne") and len(each.values) != 1):
             raise error("invalid_request", f"{each.op} takes another number of values", pointer=f"/constraints/{index}")
+
+
+def _check_band(draft: Draft, command: SubmitJob, parent: JobRow | None) -> None:
+    """A band is power over others' jobs, so not everybody's to choose: a task gets for its children what a member gets,
+    or what its own job was given. Raises `scope_denied`."""
+    if command.actor.role != MEMBER and command.actor.kind != TASK:
+        return
+    most = PRIORITIES[draft.settings.jobs.member_priority]
+    if command.actor.kind == TASK and parent is not None:
+        most = max(most, parent.priority)
+    if PRIORITIES[command.spec.priority] > most:
+        who = "a task" if command.actor.kind == TASK else "a project_member"
+        said = f"{who} submits jobs up to priority {_BANDS[most]} here, not {command.spec.priority}"
+        hint = "ask for a lower one, or have a project_admin submit it"
+        raise error("scope_denied", said, hint=hint, pointer="/priority")
 
 
 def _same(draft: Draft, operation: OperationRow, name: str, text: str) -> JobSubmitted:

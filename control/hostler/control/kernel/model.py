@@ -7,6 +7,8 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from hostler.base.errors import HostlerError
+from hostler.control.kernel.agent_rows import AGENT_ROWS, AgentRunRow, NodeAgentRow, ReleaseRow
+from hostler.control.kernel.agent_settings import AgentSettings
 from hostler.control.kernel.allocation_rows import AllocationRow, CordonRow, LeaseRow, LinkRow
 from hostler.control.kernel.allocation_settings import AllocationSettings
 from hostler.control.kernel.artifacts import ArtifactRow
@@ -17,7 +19,9 @@ from hostler.control.kernel.endpoint_rows import EndpointRow
 from hostler.control.kernel.job_rows import JOB_ROWS, JobView
 from hostler.control.kernel.job_settings import JobSettings
 from hostler.control.kernel.log_rows import LogRow, LogUsageRow
+from hostler.control.kernel.orders import Order
 from hostler.control.kernel.policy_rows import PolicyRow
+from hostler.control.kernel.rollout_view import RolloutView
 from hostler.control.kernel.rows import (
     AttemptRow,
     CatalogRow,
@@ -78,6 +82,7 @@ KEYED: tuple[type[Row], ...] = (
     EndpointRow,
     LogUsageRow,
     ParkedRow,
+    *AGENT_ROWS,
 )
 KEYS: dict[type[Row], Any] = {type_: attrgetter(*type_.KEY) for type_ in KEYED}
 
@@ -110,9 +115,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     asks_outside: bool = False  # a tenant's request needs the answer of a policy engine as well (AZ-11)
     allocations: AllocationSettings = AllocationSettings()
     jobs: JobSettings = JobSettings()
+    agents: AgentSettings = AgentSettings()
 
 
-class View(JobView, Protocol):
+class View(JobView, RolloutView, Protocol):
     """What is stored, as of the last applied decision. Only what a command asks for is read."""
 
     def get(self, type_: type[R], key: Any) -> R | None: ...
@@ -138,6 +144,8 @@ class View(JobView, Protocol):
     def assigned_tasks(self) -> Iterable[TaskRow]: ...
 
     def unanswered_cancels(self, now_ms: int, limit: int) -> Iterable[TaskRow]: ...
+
+    def stalled_launches(self, expires_until_ms: int, expires_after_ms: int, limit: int) -> Iterable[TaskRow]: ...
 
     def steps_of(self, task_id: str, attempt_number: int) -> Iterable[StepRow]: ...
 
@@ -176,43 +184,17 @@ class View(JobView, Protocol):
 
     def cordons_of(self, node_id: str) -> Iterable[CordonRow]: ...
 
+    def all_releases(self) -> Iterable[ReleaseRow]: ...
+
+    def releases_of(self, version: str) -> Iterable[ReleaseRow]: ...
+
+    def agents_in(self, channel: str) -> Iterable[NodeAgentRow]: ...
+
+    def due_agent_runs(self, now_ms: int, limit: int) -> Iterable[AgentRunRow]: ...
+
     def endpoints_of_task(self, task_id: str) -> Iterable[EndpointRow]: ...
 
     def endpoints_over(self, now_ms: int, limit: int) -> Iterable[EndpointRow]: ...
-
-
-class TaskOrder(msgspec.Struct, frozen=True):
-    """This task is to be signed, under this sequence; `dispatch` makes the envelope."""
-
-    task_id: str
-    node: NodeRow
-    sequence: int
-    nonce: bytes
-    not_before_ms: int
-    expires_at_ms: int
-
-
-class CancelOrder(msgspec.Struct, frozen=True):
-    """`attempt_uid` is "" for the task's present attempt."""
-
-    task_id: str
-    node: NodeRow
-    sequence: int
-    nonce: bytes
-    not_before_ms: int
-    expires_at_ms: int
-    attempt_uid: str = ""
-
-
-class CheckpointOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """A checkpoint to be signed; the engine adds whose it is."""
-
-    index: int
-    previous: str
-    root: str
-    nodes: int
-    receipts: int
-    at_ms: int
 
 
 class Decision(msgspec.Struct, kw_only=True):
@@ -229,10 +211,11 @@ class Decision(msgspec.Struct, kw_only=True):
     pruned_logs: int = 0  # lines up to this id are dropped
     events: list[EventRow] = []
     envelopes: list[EnvelopeRow] = []
-    orders: list[TaskOrder | CancelOrder | CheckpointOrder] = []
+    orders: list[Order] = []
     wake: set[str] = set()
     revoked: list[str] = []
     scheduling: dict[str, str] = {}
+    desired: dict[str, str] = {}
 
 
 class Draft:
@@ -248,18 +231,23 @@ class Draft:
         self.pruned_logs = 0
         self.receipts: list[ReceiptRow] = []
         self.artifacts: list[ArtifactRow] = []
-        self.orders: dict[tuple[str, int], TaskOrder | CancelOrder | CheckpointOrder] = {}
+        self.orders: dict[tuple[str, int], Order] = {}
         self.wake: set[str] = set()
         self.revoked: list[str] = []
         self.scheduling: dict[str, str] = {}  # of nodes whose scheduling has changed
         self.touched: dict[tuple[str, str], None] = {}  # (operation, node) of a task that ended, if bound to either
         self.moved: dict[str, None] = {}  # allocations of which a node moved
         self.freed: dict[str, None] = {}  # nodes that may have become assignable
+        self.desired: dict[str, str] = {}  # of nodes whose agent should be of another version from now on
+        self.agent_nodes: dict[str, None] = {}  # whose lifecycle run may have a next step
+        self.ended_runs: dict[str, None] = {}  # lifecycle runs
         self.follow: Callable[[Draft], None] = lambda _: None
         self.take_again: Callable[[Draft, TaskRow, str, str, str, str], TaskRow | None] = lambda *_: None
         self.job_tasks: dict[str, None] = {}  # of jobs, that ended
         # (org, project, allocation) whose waiting jobs are looked at, and for which nodes: None for all
         self.pools: dict[tuple[str, str, str], set[str] | None] = {}
+        self.rollouts: dict[str, None] = {}  # of which something may have moved
+        self.noticed: set[str] = set()  # nodes whose change in this decision was looked at for rollouts
         self._deleted: dict[type[Row], list[Any]] = {}
         self._rows: dict[type[Row], dict[Any, Row]] = {}
         self._new: dict[type[Row], dict[Any, None]] = {}  # in order
@@ -327,6 +315,14 @@ class Draft:
         found: dict[Any, Any] = {key(row): row for row in stored} | self._rows.get(type_, {})
         return [row for row in found.values() if keep(row)]
 
+    def changed(self, type_: type[R]) -> Iterator[tuple[R, R]]:
+        """Rows that were there before, each as it was and as this draft has it."""
+        fresh = self._new.get(type_, ())
+        for key, row in list(self._rows.get(type_, {}).items()):
+            before = None if key in fresh else self.view.get(type_, key)
+            if before is not None:
+                yield before, row  # type: ignore[misc]  # as above
+
     def look_at(self, org_id: str, project_id: str, allocation_id: str, node_id: str = "") -> None:
         """Something became free for the jobs of a pool: on one node, or anywhere."""
         key = org_id, project_id, allocation_id
@@ -364,6 +360,7 @@ class Draft:
             wake=self.wake,
             revoked=self.revoked,
             scheduling=self.scheduling,
+            desired=self.desired,
         )
 
 

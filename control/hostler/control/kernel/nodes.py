@@ -5,8 +5,8 @@ import msgspec
 from hostler.base.digest import same_digest
 from hostler.base.errors import error
 from hostler.base.ids import NODE, is_name
-from hostler.control.kernel import allocation_flow, changes, events
-from hostler.control.kernel.actor import Actor
+from hostler.control.kernel import agent_succession, allocation_flow, changes, events
+from hostler.control.kernel.actor import KERNEL, Actor
 from hostler.control.kernel.allocation_states import POOL
 from hostler.control.kernel.assign import give_up
 from hostler.control.kernel.commands import (
@@ -79,7 +79,9 @@ def enroll(draft: Draft, command: EnrollNode) -> Decision:
         return draft.decision(_same_host_again(draft, token, command))
     if token.expires_at_ms <= draft.now_ms:
         raise error("enrolment_token_invalid", "the enrolment token has expired")
-    _refuse_taken(draft, token.node_name)
+    replaced = draft.get(NodeRow, token.node_id) if token.node_id else None
+    if replaced is None or replaced.state != "active":
+        _refuse_taken(draft, token.node_name)
     node = NodeRow(
         node_id=draft.ids.new(NODE, draft.now_ms),
         name=token.node_name,
@@ -89,15 +91,19 @@ def enroll(draft: Draft, command: EnrollNode) -> Decision:
         thumbprint=command.thumbprint,
         # What the administrator wrote on the token wins over what the host says of itself.
         labels=events.json_text(command.labels | msgspec.json.decode(token.labels)),
-        agent_version=command.agent_version,
         enrolled_at_ms=draft.now_ms,
         pool=int(token.project_id == POOL),
     )
     draft.insert(node)
     draft.insert(CursorRow(node_id=node.node_id))
+    agent_succession.begin(draft, token, node.node_id)
     if command.runner_key:
         draft.insert(RunnerKeyRow(node.node_id, command.runner_key, draft.now_ms))
     draft.update(replace(token, used_at_ms=draft.now_ms, used_by_key=command.thumbprint, node_id=node.node_id))
+    if replaced is not None:
+        agent_succession.keep_out(draft, replaced, node.node_id)
+    if replaced is not None and replaced.state == "active":
+        _end(draft, replaced, KERNEL)  # one host, one identity: its receipts stay under the name it had
     draft.events.append(
         events.node_event(
             "node.enrolled",
@@ -208,8 +214,12 @@ def revoke(draft: Draft, command: RevokeNode) -> Decision:
     node = draft.get(NodeRow, command.node_id) or next(iter(draft.view.nodes_named(command.node_id)), None)
     if node is None:
         raise error("not_found", f"there is no node {command.node_id}")
-    if node.state == "revoked":
-        return draft.decision()
+    if node.state != "revoked":
+        _end(draft, node, command.actor)
+    return draft.decision()
+
+
+def _end(draft: Draft, node: NodeRow, actor: Actor) -> None:
     revoked = replace(node, state="revoked", revoked_at_ms=draft.now_ms)
     draft.update(revoked)
     for certificate in draft.view.certificates_of(node.node_id):
@@ -219,7 +229,7 @@ def revoke(draft: Draft, command: RevokeNode) -> Decision:
             "node.revoked",
             revoked,
             draft.now_ms,
-            actor=command.actor,
+            actor=actor,
             action="node.revoke",
             change=changes.of_rows(node, revoked, "state"),
         )
@@ -228,5 +238,5 @@ def revoke(draft: Draft, command: RevokeNode) -> Decision:
         give_up(draft, task, "revoked", f"node {node.name} was revoked")
     if node.allocation_id:
         allocation_flow.node_revoked(draft, node.allocation_id, node.node_id)
+    draft.agent_nodes[node.node_id] = None
     draft.revoked.append(node.node_id)
-    return draft.decision()

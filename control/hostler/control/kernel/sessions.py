@@ -4,28 +4,38 @@ import msgspec
 
 from hostler.base.errors import error
 from hostler.catalog.capabilities import bounded
-from hostler.control.kernel import allocation_flow, capability, events, job_flow, keysets
+from hostler.control.kernel import (
+    agent_checks,
+    agent_runs,
+    agent_versions,
+    capability,
+    events,
+    job_flow,
+    keysets,
+)
 from hostler.control.kernel.allocation_states import DEGRADED, OK, resting_health
 from hostler.control.kernel.assign import assign, cursor_of, free_slots, give_up, order_cancel, waits
-from hostler.control.kernel.commands import ControlStarted, ExpireTasks, NodeGone, NodeHello, NodeStatus, TasksAccepted
+from hostler.control.kernel.commands import ControlStarted, NodeGone, NodeHello, NodeStatus, TasksAccepted
 from hostler.control.kernel.documents import definition_of
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.nodes import prove_certificate
 from hostler.control.kernel.rows import DefinitionRow, NodeRow, TaskRow
 from hostler.control.kernel.tasks import end_task, move_task, node_of, operation_of
-from hostler.control.kernel.transitions import ASSIGNED, FINAL, QUEUED
+from hostler.control.kernel.transitions import ASSIGNED, QUEUED
 
 replace = msgspec.structs.replace
-EXPIRE_LIMIT = 1000
 ROLLBACK, CLONED = "controller_rollback", "identity_cloned"
 KEPT_INSTANCES = 16
 _WORD = 64
 CONTAINER_RUN = "container.run"
-_UNTAKEN = "cancelled before the node took it"
+UNTAKEN = "cancelled before the node took it"
 
 
 def hello(draft: Draft, command: NodeHello) -> Decision:
-    """The node is here: its marks are compared with ours, then everything that waited for it is signed."""
+    """The node is here: its marks are compared with ours, then everything that waited for it is signed.
+
+    → whether the agent is asked for a new certificate (LC-21).
+    """
     node = node_of(draft, command.node_id)
     if node.state == "revoked":
         raise error("revoked", f"node {node.name} is revoked", node_id=node.node_id)
@@ -75,7 +85,16 @@ def hello(draft: Draft, command: NodeHello) -> Decision:
         job_flow.end_strays(draft, here, high_sequence)
         job_flow.look_at_node(draft, here)
     draft.wake.add(node.node_id)
-    return draft.decision()
+    _agent(draft, here, said.agent_commit[:_WORD])
+    return draft.decision(agent_checks.wants_renewal(draft, agent_runs.open_run_of(draft, node.node_id), here))
+
+
+def _agent(draft: Draft, node: NodeRow, commit: str) -> None:
+    """What it was built from, and that its lifecycle run may go on."""
+    agent = agent_versions.agent_of(draft, node.node_id)
+    if commit and commit != agent.commit_id:
+        draft.update(replace(agent, commit_id=commit))
+    draft.agent_nodes[node.node_id] = None
 
 
 def _with_health(node: NodeRow) -> NodeRow:
@@ -125,6 +144,8 @@ def status(draft: Draft, command: NodeStatus) -> Decision:
     now = _with_health(now)
     if now == node:
         return draft.decision()
+    if (now.health, now.hold) != (node.health, node.hold):
+        draft.agent_nodes[node.node_id] = None
     if now.health != node.health:
         draft.freed[node.node_id] = None
         job_flow.look_at_node(draft, now)
@@ -258,7 +279,7 @@ def _send_again(draft: Draft, task: TaskRow, node: NodeRow) -> None:
 def _send_cancel(draft: Draft, task: TaskRow, node: NodeRow, high_sequence: int) -> None:
     """A task that the node can no longer begin ends without it; else the order is signed again if need be."""
     if _never_taken(task, high_sequence) and task.expires_at_ms <= draft.now_ms:
-        end_task(draft, task, "cancel", error_code="canceled", error_message=_UNTAKEN)
+        end_task(draft, task, "cancel", error_code="canceled", error_message=UNTAKEN)
     elif not task.cancel_sequence or task.cancel_sequence > high_sequence:
         order_cancel(draft, task, node)
 
@@ -273,6 +294,7 @@ def gone(draft: Draft, command: NodeGone) -> Decision:
         return draft.decision()
     away = replace(node, connection="lost", last_seen_ms=draft.now_ms)
     draft.update(away)
+    draft.agent_nodes[node.node_id] = None
     draft.events.append(events.node_event("node.lost", away, draft.now_ms, session_id=command.session_id))
     return draft.decision()
 
@@ -296,30 +318,3 @@ def accepted(draft: Draft, command: TasksAccepted) -> Decision:
     if reached != cursor.accepted_sequence:
         draft.update(replace(cursor, accepted_sequence=reached))
     return draft.decision()
-
-
-def expire(draft: Draft, _: ExpireTasks) -> Decision:
-    """→ number of tasks ended as `expired`.
-
-    A window that passed untaken while the node is connected is opened again; only the operation's own
-    deadline ends a task. A node that was away for all of that time may still hold it: its late word is kept.
-    """
-    ended = 0
-    for task in draft.current(draft.view.overdue_tasks(draft.now_ms, EXPIRE_LIMIT)):
-        if task.state in FINAL:
-            continue
-        node = node_of(draft, task.node_id)
-        if task.cancel_requested:
-            if task.state == ASSIGNED and node.connection == "connected":
-                end_task(draft, task, "cancel", error_code="canceled", error_message=_UNTAKEN)
-        elif operation_of(draft, task.operation_id).deadline_ms <= draft.now_ms:
-            give_up(draft, task, "expired", f"node {node.name} did not take the task in time")
-            ended += 1
-        elif task.state == ASSIGNED and not node.hold and not waits(node, operation_of(draft, task.operation_id)):
-            assign(draft, task, node)
-    for task in draft.current(draft.view.unanswered_cancels(draft.now_ms, EXPIRE_LIMIT)):
-        if task.state not in FINAL:
-            order_cancel(draft, task, node_of(draft, task.node_id))
-    allocation_flow.expire(draft)
-    job_flow.expire(draft)
-    return draft.decision(ended)

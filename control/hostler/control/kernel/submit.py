@@ -30,6 +30,9 @@ TRIGGER_SOURCES = (
 )
 # what the audit calls those that have a route of their own (SE-02)
 _ACTIONS = {"job.task.exec": "job.exec", "job.task.profile": "job.profile", "job.task.forward": "endpoint.proxy"}
+OWN_KEYS = "/"  # how idempotency keys begin that the control plane makes; nobody else may take one before it does
+AGENT_KINDS = "agent.upgrade."  # how the kinds of steps begin that change the agent itself
+PLATFORM = "platform_admin"
 ASKED = "tenant_request"  # an engine outside has no say in what the house does for itself
 
 
@@ -176,7 +179,11 @@ def _usable(row: DefinitionRow | None, command: SubmitOperation) -> Definition:
         raise error("invalid_request", f"trigger source {command.trigger_source!r} does not exist")
     if command.target_selector.replicas < 1:
         raise error("invalid_request", "at least one replica is needed", pointer="/target_selector/replicas")
-    return definition_of(row.document)
+    definition = definition_of(row.document)
+    changes_agents = any(step.kind.startswith(AGENT_KINDS) for step in definition.steps)
+    if changes_agents and command.trigger_source == ASKED and command.actor.role != PLATFORM:
+        raise error("scope_denied", f"{ref} changes the node's agent, which is for platform administrators to do")
+    return definition
 
 
 def _inputs(definition: Definition, command: SubmitOperation) -> dict[str, Any]:

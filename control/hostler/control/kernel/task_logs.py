@@ -10,6 +10,8 @@ from hostler.wire.report import LogLine
 
 replace = msgspec.structs.replace
 CONTROL = "control"  # the stream of what this control plane itself says in a log
+AGENT = "agent"  # of what a node's agent says
+_OF_NODES = ("stdout", "stderr", AGENT)
 
 
 def prune(draft: Draft, command: PruneLogs) -> Decision:
@@ -59,7 +61,7 @@ def _row(task: TaskRow, line: LogLine) -> LogRow:
         attempt_uid=line.attempt_uid,
         step_id=line.step_id,
         step_index=line.step_index,
-        stream=line.stream,
+        stream=line.stream if line.stream in _OF_NODES else AGENT,  # no node speaks for us
         text=line.text,
         at_ms=line.at_ms,
         partial=int(line.partial),

@@ -37,8 +37,12 @@ def unclear(draft: Draft, node: NodeRow) -> list[TaskRow]:
     return sorted(found, key=lambda task: task.sequence)
 
 
-def ask(draft: Draft, node: NodeRow, task: TaskRow, actor: Actor, correlation_id: str) -> str:
-    """→ operation id. Raises what a submit is refused with."""
+def ask(draft: Draft, node: NodeRow, task: TaskRow, actor: Actor, correlation_id: str, *, key: str = "") -> str:
+    """→ operation id. Raises what a submit is refused with.
+
+    Args:
+        key: idempotency key; "" for one of its own.
+    """
     command = SubmitOperation(
         actor=actor,
         org_id=node.org_id,
@@ -47,7 +51,7 @@ def ask(draft: Draft, node: NodeRow, task: TaskRow, actor: Actor, correlation_id
         version=VERSION,
         inputs={"task_id": task.task_id, "attempt_uid": task.attempt_uid},
         target_selector=TargetSelector(nodes=(node.node_id,)),
-        idempotency_key=draft.ids.new("probe", draft.now_ms),
+        idempotency_key=key or draft.ids.new("probe", draft.now_ms),
         correlation_id=correlation_id,
         trigger_source="admin",
         linked_allocation_id=node.allocation_id,

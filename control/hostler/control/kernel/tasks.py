@@ -87,6 +87,8 @@ def end_task(draft: Draft, task: TaskRow, event: str, *, attempt_state: str = ""
         draft.touched[operation.operation_id, task.node_id] = None
     if draft.settings.jobs.is_job(operation.operation_type):
         draft.job_tasks[task.task_id] = None
+    if task.node_id:
+        draft.agent_nodes[task.node_id] = None
     return moved
 
 

@@ -4,7 +4,9 @@ Delivery is at least once and in sequence order: the same stored bytes, until th
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import grpc.aio
 
 from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
@@ -13,6 +15,7 @@ from hostler.control.engine import Engine
 from hostler.control.kernel.allocation_states import SCHEDULABLE
 from hostler.control.kernel.commands import FoldReports, NodeHello, NodeStatus, TasksAccepted
 from hostler.control.metrics import Metrics
+from hostler.control.rpc.agent_feed import SaidOfItself, changed_by, known_to, wanted_of
 from hostler.control.rpc.catalog_feed import CatalogFeed
 from hostler.control.rpc.ingest import Share, parts
 from hostler.control.rpc.keyset_feed import missed_messages
@@ -79,8 +82,8 @@ class Link:
         self._sent_sequence = 0
         self._news_read = -1
         self._catalog_version = 0
-        self._scheduling = SCHEDULABLE  # what the agent was told last
-        self._wanted = SCHEDULABLE  # what is wanted of it, as of its hello
+        self._told = self._wanted = WorkerPolicy(SCHEDULABLE)  # what the agent knows, and what holds as of its hello
+        self._said = SaidOfItself(engine, node_id)
         self._hello_seen = False
         self._first: list[node_pb2.ControlMessage] = []
         self._closing: Close | None = None
@@ -143,6 +146,7 @@ class Link:
         """Costs a commit only when it says something new; a node that lost its catalog is sent it again."""
         if beat.sample is not None and self._samples is not None:
             self._samples.put(self.node_id, beat.sample)
+        await self._said.take(beat.agent_report)
         behind = beat.keyset_version < self._engine.trust.keyset.version  # what it holds for may be over
         said = self._status_of(beat, hold="" if behind else beat.hold[:_WORD], drift=beat.drift[:_WORD])
         if said == self._status:
@@ -173,7 +177,8 @@ class Link:
             await self._engine.execute(self._status_of(hello, drift=err.code))  # for people who look at the node
             raise
         command = NodeHello(node_id=self.node_id, session_id=self.session_id, hello=hello, serial=self._peer.serial)
-        await self._engine.execute(command)
+        asked_to_renew = await self._engine.execute(command)
+        await self._said.take(hello.agent_report)
         self._catalog_version = hello.catalog_version
         welcome = Welcome(
             session_id=self.session_id,
@@ -182,11 +187,11 @@ class Link:
             heartbeat_seconds=self._heartbeat_s,
             sequence=await self._engine.reader.sequence(self.node_id),
             protocol=agreed,
-            renew_certificate=bool(self._ca_key) and self._peer.issuer_key != self._ca_key,
+            renew_certificate=asked_to_renew or (bool(self._ca_key) and self._peer.issuer_key != self._ca_key),
         )
         self._first.append(control_message(welcome))
-        self._scheduling = hello.scheduling[:_WORD] or SCHEDULABLE
-        self._wanted = await self._engine.reader.scheduling(self.node_id)
+        self._wanted = await wanted_of(self._engine, self.node_id)
+        self._told = known_to(hello, self._wanted)
         self._keyset_version = hello.keyset_version
         self._hello_seen = True
         self._wake.set()
@@ -220,10 +225,10 @@ class Link:
         # before anything it vouches for
         due += missed_messages(self._engine, self._keyset_version)
         self._keyset_version = max(self._keyset_version, self._engine.trust.keyset.version)
-        wanted = self._engine.wakes.scheduling(self.node_id) or self._wanted
-        if wanted != self._scheduling:  # before any task that came after it
-            self._scheduling = wanted
-            due.append(control_message(WorkerPolicy(wanted)))
+        wanted = changed_by(self._engine.wakes, self.node_id, self._wanted)
+        if wanted != self._told:  # before any task that came after it
+            self._told = wanted
+            due.append(control_message(wanted))
         if self._acks > self._acked:
             self._acked = self._acks
             due.append(control_message(ReportAck(self._acked)))
@@ -303,3 +308,13 @@ async def pump(link: Link, incoming: AsyncIterator[node_pb2.AgentMessage]) -> No
     except HostlerError as err:
         _log.warning("session.refused", error=err, node_id=link.node_id)
         link.close(err.code, err.message, retry_after_ms=1000)
+
+
+async def speak(link: Link, write: Callable[[node_pb2.ControlMessage], Awaitable[object]]) -> None:
+    """Writes what goes down; an agent that is killed meanwhile is no failure of ours."""
+    try:
+        async for message in link.messages():
+            await write(message)
+    except grpc.aio.InternalError as err:
+        _log.info("session.broken", node_id=link.node_id, reason=str(err)[:200])
+        link.close("controller_unreachable", "the agent went while it was spoken to")

@@ -20,7 +20,7 @@ from hostler.control.rpc.catalog_feed import CatalogFeed
 from hostler.control.rpc.errors import abort, guarded
 from hostler.control.rpc.identity import Identities
 from hostler.control.rpc.ingest import Ingest
-from hostler.control.rpc.link import Link, Links, pump
+from hostler.control.rpc.link import Link, Links, pump, speak
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.control.rpc.relays import Relays
 from hostler.control.rpc.task_calls import TaskCalls
@@ -89,7 +89,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         try:
             async with asyncio.TaskGroup() as group:
                 feeding = group.create_task(pump(link, request_iterator))
-                sending = group.create_task(_send(link, context))
+                sending = group.create_task(speak(link, context.write))
                 await link.closed.wait()
                 # the last word is tried, not waited for: a peer that reads nothing must not hold its session open
                 await asyncio.wait([sending], timeout=_LAST_WORD_S)
@@ -126,6 +126,12 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             chain = await self._renew(peer, request.csr_der)
         _log.info("certificate.renewed", node_id=peer.name)
         return node_pb2.RenewResponse(certificate_pem=chain)
+
+    @guarded
+    async def Check(self, request: node_pb2.CheckRequest, context: Any) -> node_pb2.CheckResponse:
+        """Whether this node would be served: behind the same door as everything else, and changes nothing (U2)."""
+        await self._identities.of(context)
+        return node_pb2.CheckResponse(server_time_ms=self._clock.now_ms())
 
     async def Relay(self, request_iterator: Any, context: Any) -> None:
         """One interactive session, answered by the node that a signed task told to (OD-08); see `relays`."""
@@ -233,11 +239,6 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
 async def _send_relayed(relay: joined.Relay, context: Any) -> None:
     async for frame in relay.to_agent():
         await context.write(relay_message(frame))
-
-
-async def _send(link: Link, context: Any) -> None:
-    async for message in link.messages():
-        await context.write(message)
 
 
 async def issue(

@@ -21,11 +21,14 @@ from hostler.wire.relay import (
     BEAT_S,
     CHUNK,
     SILENT_S,
+    STDERR,
+    STDOUT,
     WINDOW,
     RelayBeat,
     RelayData,
     RelayEnd,
     RelayFrame,
+    RelayOpen,
     RelayResize,
     RelayWindow,
 )
@@ -35,6 +38,7 @@ UNUSED_S = 30.0  # from its making until both ends are there
 MOST, MOST_OF_ONE = 2_000, 16
 _RESIZE_S = 0.1
 AGENT, CLIENT = "agent", "client"
+_UP = (STDOUT, STDERR)  # the streams that an agent sends on
 
 
 class Relay:
@@ -80,13 +84,15 @@ class Relay:
     # -- from the agent ---------------------------------------------------------------------------
 
     def from_agent(self, frame: RelayFrame) -> None:
-        """Raises `relay_closed` for an agent that sends more than it was granted."""
+        """Raises `relay_closed` for an agent that sends more than it was granted, or what is not its to send."""
         if isinstance(frame, RelayWindow):
             self._credit += frame.bytes
             if self._up and isinstance(last := self._up[-1], RelayWindow):  # a flood of them is still one
                 self._up[-1] = RelayWindow(last.bytes + frame.bytes)
             else:
                 self._tell_client(frame)
+        elif isinstance(frame, RelayOpen | RelayResize) or (isinstance(frame, RelayData) and frame.stream not in _UP):
+            raise error("relay_closed", "the node sent what only a client, or the first frame, may say")
         elif isinstance(frame, RelayData) and frame.data:  # what is empty costs no grant
             self._up_bytes += len(frame.data)
             if self._up_bytes > WINDOW:

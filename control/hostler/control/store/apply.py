@@ -118,10 +118,21 @@ class Applier:
         return topics
 
     def flush(self) -> None:
-        """Writes what was held back."""
+        """Writes what was held back.
+
+        Raises:
+            sqlite3.Error: also for a value that SQLite cannot hold, such as a number of more than 64 bits: its group
+                is undone, and whoever brought it fails alone.
+        """
         if not self._dirty and not self._inserts and not self._updates:
             return
         self._dirty = False
+        try:
+            self._flush()
+        except (OverflowError, ValueError) as err:
+            raise sqlite3.IntegrityError(f"a value cannot be stored: {type(err).__name__}") from err
+
+    def _flush(self) -> None:
         for type_ in _ORDER:
             self._write(type_)
         if self._envelopes:

@@ -8,6 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from hostler.base.errors import HostlerError, error
+from hostler.control.kernel.agent_badges import badge
 
 APPLICATION_ID = 0x48535443  # "HSTC"
 
@@ -66,6 +67,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
 def open_reader(path: Path) -> sqlite3.Connection:
     db = _connect(f"file:{path}?mode=rw")
     db.execute("PRAGMA query_only = ON")
+    db.create_function("agent_badge", 5, badge, deterministic=True)
     return db
 
 

@@ -17,6 +17,7 @@ OPEN_ON_NODE = (
     f"SELECT {COLUMNS} FROM local_tasks WHERE node_id = ? AND finished_at_ms = 0"  # noqa: S608
     " ORDER BY sequence, task_id"
 )
+BUSY_NODES = "SELECT DISTINCT node_id FROM local_tasks WHERE finished_at_ms = 0 AND node_id != ''"
 ASSIGNED = f"SELECT {COLUMNS} FROM local_tasks WHERE finished_at_ms = 0 AND state = 'assigned'"  # noqa: S608
 # CROSS JOIN fixes the order of the loops, so that the index is walked and not the whole history.
 # Waits too long: past its operation's deadline, or signed, not taken, and its node is there to take it again.
@@ -36,6 +37,18 @@ UNANSWERED = f"""
     CROSS JOIN local_tasks t ON t.node_id = n.node_id AND t.finished_at_ms = 0
     JOIN envelopes e ON e.node_id = t.node_id AND e.sequence = t.cancel_sequence
     WHERE n.connection = 'connected' AND t.cancel_requested = 1 AND e.expires_at_ms <= :now LIMIT :limit
+"""  # noqa: S608
+# A node that has room took it and does not say that it began; signed within the window of times.
+STALLED = f"""
+    SELECT {_T} FROM nodes n
+    CROSS JOIN local_tasks t ON t.node_id = n.node_id AND t.finished_at_ms = 0
+    JOIN node_cursors c ON c.node_id = t.node_id
+    WHERE n.connection = 'connected' AND n.hold = '' AND n.state = 'active'
+      AND t.state = 'assigned' AND t.cancel_requested = 0 AND t.sequence BETWEEN 1 AND c.accepted_sequence
+      AND t.expires_at_ms <= :until AND t.expires_at_ms > :after
+      AND (SELECT count(*) FROM local_tasks r
+           WHERE r.node_id = n.node_id AND r.finished_at_ms = 0 AND r.state = 'running') < n.parallel_tasks
+    ORDER BY t.expires_at_ms, t.task_id LIMIT :limit
 """  # noqa: S608
 # What a node has not taken yet: above its mark, and still the newest word about an open task, or about an attempt of
 # it that was replaced while the node was away.

@@ -43,7 +43,7 @@ _POLICY = (
 # clean by nobody's word but that nobody has had it
 _RECLAIM = "CASE WHEN pool = 1 AND reclaim = 'clean' AND baseline_of = '' THEN 'unverified' ELSE reclaim END AS reclaim"
 _APART = ("connection", "certificate_expires_ms", "worker_policy", "reclaim", "telemetry")
-_NODE = ", ".join((_columns(NodeView, without=_APART), connection_of(), _RECLAIM, _EXPIRY, _POLICY))
+NODE = ", ".join((_columns(NodeView, without=_APART), connection_of(), _RECLAIM, _EXPIRY, _POLICY))
 _DEFINITION = _columns(DefinitionView)
 _SUMMARY = _columns(OperationSummary)
 _OPERATION = _columns(OperationView, without=("tasks",))
@@ -153,7 +153,7 @@ def nodes(
         if value is not None:
             where.append(f"{column} = ?")
             parameters.append(value)
-    sql = f"SELECT {_NODE} FROM nodes WHERE {' AND '.join(where)} ORDER BY node_id LIMIT ?"  # noqa: S608
+    sql = f"SELECT {NODE} FROM nodes WHERE {' AND '.join(where)} ORDER BY node_id LIMIT ?"  # noqa: S608
     found = _rows(db, NodeView, sql, (*parameters, page_limit(page_size) + 1))
     return page_of(found, page_size, attrgetter("node_id"))
 
@@ -161,7 +161,7 @@ def nodes(
 def node(db: sqlite3.Connection, node_id_or_name: str) -> NodeView | None:
     """By id, else by name: the active one, else the last that had it."""
     sql = (
-        f"SELECT {_NODE} FROM nodes WHERE node_id = :name OR name = :name"  # noqa: S608
+        f"SELECT {NODE} FROM nodes WHERE node_id = :name OR name = :name"  # noqa: S608
         " ORDER BY node_id = :name DESC, state, enrolled_at_ms DESC LIMIT 1"
     )
     return next(iter(_rows(db, NodeView, sql, {"name": node_id_or_name})), None)
@@ -301,11 +301,6 @@ def trust_of_nodes(db: sqlite3.Connection) -> list[NodeTrust]:
         FROM nodes WHERE state = 'active' ORDER BY name
     """  # noqa: S608
     return _rows(db, NodeTrust, sql)
-
-
-def scheduling(db: sqlite3.Connection, node_id: str) -> str:
-    row = db.execute("SELECT scheduling FROM nodes WHERE node_id = ?", (node_id,)).fetchone()
-    return str(row[0]) if row else ""
 
 
 def sequence(db: sqlite3.Connection, node_id: str) -> int:

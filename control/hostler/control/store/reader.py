@@ -24,9 +24,11 @@ from hostler.control.store import (
     lifecycle,
     policies,
     queries,
+    rollout_queries,
     task_logs,
     webhooks,
 )
+from hostler.control.store.agent_reader import AgentReader
 from hostler.control.store.allocation_queries import AllocationSummary, AllocationView
 from hostler.control.store.db import open_reader, store_error
 from hostler.control.store.endpoints import JobState, TaskCaller
@@ -55,6 +57,7 @@ from hostler.control.store.records import (
     StoredCheckpoint,
     WebhookView,
 )
+from hostler.control.store.rollout_queries import RolloutSummary, RolloutView, Wanted
 from hostler.control.store.webhooks import Owed
 
 T = TypeVar("T")
@@ -70,6 +73,7 @@ class Reader:
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="hostler-reader")
+        self.agents = AgentReader(self._ask, clock)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._pool.shutdown)
@@ -276,10 +280,6 @@ class Reader:
         """What each node that is not revoked has proved to hold."""
         return await self._ask(queries.trust_of_nodes)
 
-    async def scheduling(self, node_id: str) -> str:
-        """The strongest wish of all parties: `schedulable`, `cordoned` or `draining`."""
-        return await self._ask(queries.scheduling, node_id)
-
     async def sequence(self, node_id: str) -> int:
         """The highest that was given to the node."""
         return await self._ask(queries.sequence, node_id)
@@ -319,6 +319,12 @@ class Reader:
 
     async def capacity(self, cursor: str = "", page_size: int = 100) -> Page[NodeCapacity]:
         return await self._ask(job_queries.capacity, cursor, page_size)
+
+    async def rollout(self, rollout_id: str, wanted: Wanted) -> RolloutView | None:
+        return await self._ask(rollout_queries.rollout, rollout_id, wanted)
+
+    async def rollouts(self, cursor: str = "", page_size: int = 100, state: str = "") -> Page[RolloutSummary]:
+        return await self._ask(rollout_queries.rollouts, cursor, page_size, state)
 
     async def newest_checkpoint(self) -> StoredCheckpoint | None:
         return await self._ask(checkpoints.newest)

@@ -9,9 +9,9 @@ import msgspec
 R = TypeVar("R", bound=msgspec.Struct)
 _JSON = frozenset(
     {"target_selector", "inputs", "policy", "labels", "capabilities", "document", "body", "outputs", "plan"}
-    | {"worker_policy", "metadata", "before", "after"}
+    | {"worker_policy", "metadata", "before", "after", "next_action", "checks", "channels", "replaces"}
 )
-_BOOL = frozenset({"recovered", "cancel_requested", "pool"})
+_BOOL = frozenset({"recovered", "cancel_requested", "pool", "cordoned"})
 
 
 def rows(db: sqlite3.Connection, type_: type[R], sql: str, parameters: Any = ()) -> list[R]:

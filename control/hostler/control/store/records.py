@@ -330,6 +330,7 @@ class EndpointView(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     metadata: Any
     task_id: str
+    attempt_uid: str
     operation_id: str
     node_id: str
     node_name: str

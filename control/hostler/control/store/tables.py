@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hostler.control.kernel import allocation_rows, audit_rows, credential_rows, job_rows, rows
+from hostler.control.kernel import agent_rows, allocation_rows, audit_rows, credential_rows, job_rows, rows
 from hostler.control.kernel.artifacts import ArtifactRow
 from hostler.control.kernel.bundle_rows import BundleRow
 from hostler.control.kernel.endpoint_rows import EndpointRow
@@ -59,6 +59,12 @@ NAMES: dict[type[Row], str] = {
     EndpointRow: "endpoints",
     LogUsageRow: "log_usage",
     ParkedRow: "webhook_parked",
+    agent_rows.ReleaseRow: "agent_releases",
+    agent_rows.ChannelRow: "agent_channels",
+    agent_rows.NodeAgentRow: "node_agents",
+    agent_rows.AgentRunRow: "agent_lifecycle_runs",
+    agent_rows.RolloutRow: "agent_rollouts",
+    agent_rows.RolloutNodeRow: "agent_rollout_nodes",
 }
 
 

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from hostler.control.kernel.agent_rows import AgentRunRow, NodeAgentRow, ReleaseRow
 from hostler.control.kernel.allocation_rows import AllocationRow, CordonRow, LeaseRow, LinkRow
 from hostler.control.kernel.audit_rows import CheckpointRow
 from hostler.control.kernel.bundle_rows import BundleRow
@@ -22,6 +23,7 @@ from hostler.control.kernel.rows import (
 from hostler.control.kernel.webhook_rows import ParkedRow, WebhookRow
 from hostler.control.store import bundles, local_tasks
 from hostler.control.store.job_view import JobQueries
+from hostler.control.store.rollout_view import RolloutQueries
 from hostler.control.store.tables import STATEMENTS
 
 R = TypeVar("R", bound=Row)
@@ -32,7 +34,7 @@ _FREE = """SELECT count(*) FROM nodes INDEXED BY nodes_free WHERE pool = 1 AND a
     AND connection = 'connected' AND reclaim = 'clean' AND health = 'ok' AND scheduling = 'schedulable'"""
 
 
-class StoreView(JobQueries):
+class StoreView(JobQueries, RolloutQueries):
     """Implements `kernel.model.View`.
 
     A row enters the cache when it is read or decided. What was decided and not yet written is always in the
@@ -44,6 +46,7 @@ class StoreView(JobQueries):
         self.before_query: Callable[[], None] = lambda: None
         self._cache: dict[type[Row], dict[Any, Row]] = {type_: {} for type_ in KEYS}
         self._policies: Mapping[tuple[str, str, str], PolicyRow] | None = None
+        self._members = {}
         self._select = {type_: STATEMENTS[type_].select for type_ in KEYS}
         self._select[TaskRow] = local_tasks.ONE
 
@@ -56,6 +59,7 @@ class StoreView(JobQueries):
 
     def forget(self) -> None:
         self._policies = None
+        self._members.clear()
         for cache in self._cache.values():
             cache.clear()
 
@@ -130,6 +134,11 @@ class StoreView(JobQueries):
 
     def unanswered_cancels(self, now_ms: int, limit: int) -> list[TaskRow]:
         return self._all(TaskRow, local_tasks.UNANSWERED, {"now": now_ms, "limit": limit})
+
+    def stalled_launches(self, expires_until_ms: int, expires_after_ms: int, limit: int) -> list[TaskRow]:
+        """Taken by a node that is there and has room, and not begun as far as we know."""
+        window = {"until": expires_until_ms, "after": expires_after_ms, "limit": limit}
+        return self._all(TaskRow, local_tasks.STALLED, window)
 
     def steps_of(self, task_id: str, attempt_number: int) -> list[StepRow]:
         return self._where(StepRow, "task_id = ? AND attempt_number = ?", task_id, attempt_number)
@@ -209,6 +218,19 @@ class StoreView(JobQueries):
 
     def cordons_of(self, node_id: str) -> list[CordonRow]:
         return self._where(CordonRow, "node_id = ?", node_id)
+
+    def all_releases(self) -> list[ReleaseRow]:
+        return self._where(ReleaseRow, "1 ORDER BY version, suite")
+
+    def releases_of(self, version: str) -> list[ReleaseRow]:
+        return self._where(ReleaseRow, "version = ? ORDER BY suite", version)
+
+    def agents_in(self, channel: str) -> list[NodeAgentRow]:
+        return self._where(NodeAgentRow, "channel = ? ORDER BY node_id", channel)
+
+    def due_agent_runs(self, now_ms: int, limit: int) -> list[AgentRunRow]:
+        condition = "finished_at_ms = 0 AND deadline_ms <= ? ORDER BY deadline_ms LIMIT ?"
+        return self._where(AgentRunRow, condition, now_ms, limit)
 
     def endpoints_of_task(self, task_id: str) -> list[EndpointRow]:
         return self._where(EndpointRow, "task_id = ?", task_id)

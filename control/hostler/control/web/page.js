@@ -1,25 +1,10 @@
 // Nodes and operations of one project, live. Uses the public API and nothing else.
-const $ = (id) => document.getElementById(id);
-const state = { token: "", project: "", watching: null };
+import { $, api, cell, headings, who } from "/common.js";
 
-async function api(path) {
-  const answer = await fetch(path, { headers: { authorization: `Bearer ${state.token}` } });
-  const body = await answer.json();
-  if (!answer.ok) throw new Error(`${body.detail} (${body.error_code}). ${body.hint}`);
-  return body;
-}
+const state = { project: "", watching: null };
 
-function cell(text, className) {
-  const td = document.createElement("td");
-  td.textContent = text ?? "";
-  if (className) td.className = className;
-  return td;
-}
-
-function table(id, headings, rows) {
-  const head = document.createElement("tr");
-  head.append(...headings.map((text) => Object.assign(document.createElement("th"), { textContent: text })));
-  $(id).replaceChildren(head, ...rows);
+function table(id, names, rows) {
+  $(id).replaceChildren(headings(...names), ...rows);
 }
 
 async function refresh() {
@@ -81,7 +66,7 @@ async function watch(path) {
   const progress = new Map();
   let operation = await api(path);
   show(operation, progress);
-  const answer = await fetch(`${path}/events`, { headers: { authorization: `Bearer ${state.token}` }, signal: abort.signal });
+  const answer = await fetch(`${path}/events`, { headers: { authorization: `Bearer ${who.token}` }, signal: abort.signal });
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -103,7 +88,7 @@ async function watch(path) {
 
 $("who").addEventListener("submit", async (event) => {
   event.preventDefault();
-  state.token = $("token").value.trim();
+  who.token = $("token").value.trim();
   state.project = $("project").value.trim();
   try {
     await refresh();

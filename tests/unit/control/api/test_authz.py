@@ -12,11 +12,14 @@ from hostler.control.api.endpoint_table import PROXY_SERVED
 from hostler.control.api.relay import PATH as RELAY
 from hostler.control.api.route import Route
 from hostler.control.api.table import ROUTES
+from hostler.control.api.web import FILES
 from support.http_api import Api, api_in
 from support.routes import path_of
 
 PROJECT_ROLES = tuple(role for role in ROLES if role.startswith("project_"))
-OPEN = {"/health", "/metrics", "/openapi.json", "/", "/page.js", "/page.css"}
+OPEN = {"/health", "/metrics", "/openapi.json", *FILES}  # pages and scripts, which hold no data
+# signed data for nodes, a package only at the address that a run was given (test_agent_releases.py)
+OPEN |= {"/packages/v1/metadata.json", "/packages/v1/{token}/{file}"}
 
 
 async def asked(client: Any, route: Route, path: str) -> Any:

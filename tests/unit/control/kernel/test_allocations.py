@@ -62,6 +62,7 @@ def test_AL_01_AL_10_provisioning_is_operations_with_their_links() -> None:
     assert {row.linked_node_id for row in made} == {node.node_id for node in lending.nodes}
     assert msgspec.json.decode(made[0].inputs) == {"users": ["ann"], "allocation_id": allocation_id}
     assert {(row.org_id, row.project_id) for row in made} == {("acme", "train")}
+    assert {row.idempotency_key[0] for row in made} == {"/"}, "no key that a tenant could have taken before"
     first, second = lending.leases(allocation_id)
     lending.end(allocation_id, first.node_id)
     assert lending.state(allocation_id) == "provisioning", "one node is not both"

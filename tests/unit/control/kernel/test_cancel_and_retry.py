@@ -11,7 +11,7 @@ from hostler.control.kernel.commands import (
     NodeHello,
     RetryOperation,
 )
-from hostler.control.kernel.model import CancelOrder, TaskOrder
+from hostler.control.kernel.orders import CancelOrder, TaskOrder
 from hostler.control.kernel.rows import AttemptRow
 from hostler.wire.node import Hello
 from hostler.wire.report import Report, StepReport, StepStatus, TaskReport, TaskStatus

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from hostler.base.errors import HostlerError
 from hostler.catalog.policy import PolicyOverlay
 from hostler.control.kernel.allocation_commands import CordonNode
 from hostler.control.kernel.commands import (
@@ -18,7 +19,8 @@ from hostler.control.kernel.commands import (
 )
 from hostler.control.kernel.job_commands import CancelChildJob, CancelJob, SubmitChildJob
 from hostler.control.kernel.job_rows import JobShareRow, StrayRow
-from hostler.control.kernel.model import CancelOrder, TaskOrder
+from hostler.control.kernel.job_settings import JobSettings
+from hostler.control.kernel.orders import CancelOrder, TaskOrder
 from hostler.wire.node import Hello
 from hostler.wire.report import LogLine, Report, TaskStatus
 from hostler.wire.task import Policy
@@ -57,6 +59,49 @@ def child(bench: JobBench, parent: str, **more) -> str:
     }  # fmt: skip
     made: str = bench.run(SubmitChildJob(**(values | more))).job_id
     return made
+
+
+# -- bands ------------------------------------------------------------------------------------------
+
+MEMBER = msgspec.structs.replace(USER, role="project_member")
+
+
+def test_AZ_04_a_member_asks_for_no_band_above_its_own() -> None:
+    """A band takes the place of others' jobs; who may is the operator's to say."""
+    bench = JobBench()
+    bench.worker()
+    refused = bench.refusal(submit_job(spec(priority="critical"), actor=MEMBER))
+    assert (refused.code, refused.pointer) == ("scope_denied", "/priority")
+    assert "up to priority high" in refused.message
+    for role in ("project_admin", "tenant_admin", "platform_admin"):
+        actor = msgspec.structs.replace(USER, role=role)
+        bench.submit(spec(role.replace("_", "-"), priority="critical"), actor=actor)
+    bench.submit(spec("fine", priority="high"), actor=MEMBER)
+
+
+def test_AZ_04_the_operator_says_which_band_is_a_members_highest() -> None:
+    said = (("normal", "high", "scope_denied"), ("low", "normal", "scope_denied"), ("critical", "critical", ""))
+    for highest, asked, code in said:
+        bench = JobBench(jobs=JobSettings(member_priority=highest))
+        bench.worker()
+        command = submit_job(spec(priority=asked), actor=MEMBER)
+        if code:
+            assert bench.refusal(command).code == code
+        else:
+            bench.run(command)
+
+
+def test_AZ_04_a_task_gets_no_more_for_its_children_than_its_job_or_a_member_has(bench) -> None:
+    node = bench.worker(cpu=64_000, memory=64 * GIB)
+    below = bench.submit(spec("below"), actor=MEMBER)
+    above = bench.submit(spec("above", priority="critical"), actor=ADMIN)
+    for each in (below, above):
+        assert bench.places(each) == [node.node_id]
+    with pytest.raises(HostlerError) as refused:
+        child(bench, below, spec=spec("child", priority="critical"))
+    assert (refused.value.code, refused.value.pointer) == ("scope_denied", "/priority")
+    assert bench.job(child(bench, below, spec=spec("child", priority="high"))).priority == 300
+    assert bench.job(child(bench, above, spec=spec("child", priority="critical"))).priority == 400
 
 
 # -- names ------------------------------------------------------------------------------------------
@@ -299,6 +344,24 @@ def test_JB_05_what_the_node_did_is_counted_apart_and_another_node_comes_first(b
     bench.run(ExpireTasks())
     assert bench.places(job_id) == [good.node_id]
     assert (bench.job(job_id).failures, bench.job(job_id).preemptions) == (0, 1)
+
+
+@pytest.mark.parametrize(("on_lost", "state", "tries"), [("retry", "queued", 1), ("fail", "failed", 0)])
+def test_JB_05_what_a_lost_container_means_is_the_job_s_to_say(bench, on_lost: str, state: str, tries: int) -> None:
+    bench.worker()
+    job_id = bench.submit(spec(retries={"on_lost": on_lost, "failure": 5}))
+    bench.start(job_id)
+    bench.end(job_id, code="container_lost")
+    (task,) = bench.tasks(job_id)
+    assert (task.state, bench.job(job_id).preemptions) == (state, tries)
+
+
+def test_JB_05_what_never_began_is_tried_again_whatever_is_said_of_lost_ones(bench) -> None:
+    bench.worker()
+    job_id = bench.submit(spec(retries={"on_lost": "fail"}))
+    bench.start(job_id)
+    bench.end(job_id, code="container_unstarted")
+    assert bench.job(job_id).preemptions == 1
 
 
 def test_EF_02_a_late_result_lands_on_its_own_attempt_and_on_no_other(bench) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from hostler.catalog.definition import StepTemplate
 from hostler.control.kernel.commands import CancelOperation, FoldReports, NodeHello, TasksAccepted
-from hostler.control.kernel.model import CancelOrder, TaskOrder
+from hostler.control.kernel.orders import CancelOrder, TaskOrder
 from hostler.control.kernel.rows import TaskRow
 from hostler.wire.node import Hello
 from hostler.wire.report import Report, TaskReport, TaskStatus

@@ -15,7 +15,7 @@ from hostler.control.kernel.commands import (
     RevokePrincipal,
     TasksAccepted,
 )
-from hostler.control.kernel.model import TaskOrder
+from hostler.control.kernel.orders import TaskOrder
 from hostler.control.kernel.rows import CertificateRow, CursorRow, NodeRow, PrincipalRow
 from hostler.wire.node import Hello
 from hostler.wire.report import Report, TaskReport, TaskStatus

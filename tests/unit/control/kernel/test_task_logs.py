@@ -3,6 +3,8 @@
 import itertools
 from typing import Any
 
+import pytest
+
 from hostler.control.kernel.commands import FoldReports
 from hostler.control.kernel.log_commands import PruneLogs
 from hostler.control.kernel.log_rows import LINE_COST, LogUsageRow
@@ -46,6 +48,19 @@ def test_OB_07_lines_beyond_the_quota_are_counted_and_said_once() -> None:
     end = TaskReport(task_id=task.task_id, attempt_uid=task.attempt_uid, status=TaskStatus.SUCCEEDED)
     (said,) = say(bench, task, end).logs
     assert said.text == "4 lines of the operation were not kept"
+
+
+@pytest.mark.parametrize("stream", ["control", "", "Control", "stdout\n", "x" * 100_000])
+def test_OB_07_no_node_speaks_for_the_control_plane(stream: str) -> None:
+    """Of what it sends under a name that is not a node's, nothing is lost; it stands as the agent's word."""
+    bench, task = started(quota=1 << 20)
+    decision = say(
+        bench, task, line(task, "the operation was approved", stream=stream), line(task, "x", stream="agent")
+    )
+    assert [(row.stream, row.text) for row in decision.logs] == [
+        ("agent", "the operation was approved"),
+        ("agent", "x"),
+    ]
 
 
 def test_a_log_within_its_quota_ends_without_a_word() -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import grpc.aio
 import pytest
 
 from hostler.base.errors import HostlerError
@@ -9,7 +10,7 @@ from hostler.control.engine import Engine
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.catalog_feed import CatalogFeed
 from hostler.control.rpc.ingest import Ingest
-from hostler.control.rpc.link import Link, Links
+from hostler.control.rpc.link import Link, Links, speak
 from hostler.control.rpc.progress import ProgressBoard
 from hostler.control.samples import SampleBoard
 from hostler.pki.x509 import PeerIdentity
@@ -70,6 +71,18 @@ async def test_a_session_does_not_outlive_its_certificate(tmp_path: Path) -> Non
         fleet.clock.move(1)
         sweep(fleet, link)
         assert [message for message in await heard(link) if isinstance(message, Close)]
+
+
+async def test_an_agent_that_is_killed_while_it_is_spoken_to_ends_its_session_and_nothing_else(tmp_path: Path) -> None:
+    async def write(_: object) -> None:
+        raise grpc.aio.InternalError("the peer has gone")
+
+    async with fleet_in(tmp_path) as fleet:
+        node = await fleet.enroll("gpu-1")
+        link = link_of(fleet.engine, node.node_id)
+        await link.take(agent_message(Hello(agent_version="1")))
+        await speak(link, write)
+        assert link.closing
 
 
 async def test_the_first_reason_for_a_close_is_the_one_told(tmp_path: Path) -> None:
@@ -189,3 +202,22 @@ async def test_OB_09_measurements_cost_no_commit_and_a_flood_of_them_is_dropped(
         assert await fleet.engine.reader.newest_event() == before
         assert (board.taken, board.dropped) == (1, 499)
         assert not link.closing
+
+
+async def test_S8_reports_that_never_end_wait_for_their_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a row of 64 KiB to write; what a node says of itself in a day fits in one."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async with fleet_in(tmp_path) as fleet:
+        node = await fleet.enroll("gpu-1")
+        link = link_of(fleet.engine, node.node_id)
+        await link.take(agent_message(Hello(agent_version="1")))
+        monkeypatch.setattr("hostler.control.rpc.agent_feed.asyncio.sleep", sleep)
+        await link.take(agent_message(Heartbeat(agent_report=b"x" * 4_000)))
+        assert not slept
+        for number in range(20):
+            await link.take(agent_message(Heartbeat(agent_report=bytes([number]) * 65_000)))
+        assert slept[-1] == 10.0

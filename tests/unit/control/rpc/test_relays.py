@@ -18,6 +18,7 @@ from hostler.wire.relay import (
     RelayData,
     RelayEnd,
     RelayFrame,
+    RelayOpen,
     RelayResize,
     RelayWindow,
 )
@@ -105,6 +106,21 @@ async def test_X1_a_node_sends_no_more_than_it_was_granted(relays: Relays) -> No
     with pytest.raises(HostlerError) as refused:
         relay.from_agent(RelayData(STDOUT, b"x"))
     assert code(refused) == "relay_closed"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [RelayData(STDIN, b"x"), RelayData(STDIN, b""), RelayData(3, b"x"), RelayData(2**32 - 1, b"x"),
+     RelayResize(24, 80), RelayOpen("rly_2")],
+)  # fmt: skip
+async def test_X1_a_node_says_only_what_a_node_may_say(relays: Relays, frame: RelayFrame) -> None:
+    """Streams of its own alone: a number above a byte has no place in what the client is sent."""
+    relay = made(relays)
+    relay.attach("client")
+    with pytest.raises(HostlerError) as refused:
+        relay.from_agent(frame)
+    assert code(refused) == "relay_closed"
+    assert list(relay._up) == []
 
 
 async def test_X1_a_client_sends_no_more_than_it_was_granted(relays: Relays) -> None:

@@ -1,9 +1,13 @@
 """DM-12: state and the events that describe it are one transaction, each row written once."""
 
+import sqlite3
+
 import pytest
 
+from hostler.control.kernel.agent_rows import ChannelRow
 from hostler.control.kernel.commands import FoldReports, RevokeNode
 from hostler.control.kernel.log_rows import LogRow
+from hostler.control.kernel.model import Decision
 from hostler.control.kernel.rows import EventRow, NodeRow, OperationRow, TaskRow
 from hostler.control.store import db as store_db
 from hostler.control.store import view as view_module
@@ -131,3 +135,12 @@ def test_events_without_an_operation_wake_only_those_who_follow_everything(store
 
     topics = store.applier.add(Decision(events=[EventRow(at_ms=1, type="node.lost")], logs=list[LogRow]()))
     assert topics == {EVERYTHING: 1}
+
+
+@pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, 10**30])
+def test_P3_a_number_that_sqlite_cannot_hold_is_refused_as_the_database_refuses(store, value: int) -> None:
+    """Raised as anything else it would end the thread that writes."""
+    row = ChannelRow(channel="stable", version="1.0.0", changed_at_ms=value, changed_by="admin")
+    store.applier.add(Decision(inserts={ChannelRow: [row]}))
+    with pytest.raises(sqlite3.IntegrityError):
+        store.applier.flush()

@@ -70,6 +70,9 @@ def test_FD_24_no_reader_of_the_kernel_sees_a_task_that_was_handed_off(planted) 
     assert local_only(view.tasks_of(operation.operation_id))
     assert local_only(view.open_tasks_on(node.node_id))
     assert local_only(view.overdue_tasks(operation.deadline_ms, 100))
+    db.execute("UPDATE nodes SET connection = 'connected', parallel_tasks = 9")
+    db.execute("UPDATE node_cursors SET accepted_sequence = 99")
+    assert local_only(view.stalled_launches(2**60, -1, 100))
     assert view.get(TaskRow, "tsk_running_local") is not None
     assert view.get(TaskRow, "tsk_running_peer-b") is None
 
@@ -94,11 +97,13 @@ def test_people_still_see_both(planted) -> None:
         (local_tasks.OPEN_ON_NODE, "local_tasks_open_on_node"),
         (local_tasks.OVERDUE, "local_tasks_open_on_node"),
         (local_tasks.UNANSWERED, "local_tasks_open_on_node"),
+        (local_tasks.STALLED, "local_tasks_open_on_node"),
     ],
 )
 def test_DM_15_the_readers_use_the_partial_indexes(planted, sql, index) -> None:
     db = planted[0]
-    parameters = {"now": 1, "limit": 1} if ":now" in sql else ("x",)
+    named = {"now": 1, "until": 1, "after": 0, "limit": 1}
+    parameters = named if ":limit" in sql else ("x",)
     plan = " | ".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", parameters))
     assert f"USING INDEX {index}" in plan, plan
 

@@ -32,6 +32,7 @@ SHIPPED = {
     16: "b5200c64591daed8",
     17: "128f33d82f7adc18",
     18: "9e30c9c88feb3659",
+    19: "bf4dfce98fc9e03f",
 }
 NEWEST = store_db.migrations()[-1][0]
 # Where a made-up value would break a rule of the table, or is read as JSON.

@@ -9,8 +9,11 @@ from hostler.base.errors import error
 from hostler.control.api import pages
 from hostler.control.api.bodies import EnrolmentToken, NodeState, TokenMade
 from hostler.control.api.call import Call
+from hostler.control.kernel.agent_badges import BADGES, CURRENT
 from hostler.control.kernel.allocation_states import POOL
 from hostler.control.kernel.commands import CreateEnrolmentToken, ReleaseNode, RevokeNode
+from hostler.control.store.agent_queries import FILTERS
+from hostler.control.store.agent_records import AdminNodes
 from hostler.control.store.records import NodeMeasured, NodeView, Page
 from hostler.control.store.samples import measured
 from hostler.pki.tokens import new_enrolment_token
@@ -18,13 +21,22 @@ from hostler.pki.tokens import new_enrolment_token
 REPAIR_NEEDED = "certificate_only_repair_needed"  # the agent may still come back by itself (PK-05)
 
 
-async def all_nodes(call: Call) -> Any:
-    return await _page(call, None)
+async def all_nodes(call: Call) -> AdminNodes:
+    """With what is wanted of their agents and how far they are from it; the cards are over all nodes (LC-06)."""
+    chosen = {name: call.query(name) for name in FILTERS if call.query(name)}
+    if chosen.get("badge", CURRENT) not in BADGES:
+        raise error("invalid_request", f"a badge is one of {', '.join(BADGES)}", pointer="/badge")
+    size = pages.size_of(call.query("page_size"))
+    found = await call.engine.reader.agents.nodes(chosen, call.query("cursor"), size)
+    shown = tuple(msgspec.structs.replace(node, **_seen(call, node)) for node in found.items)
+    return msgspec.structs.replace(found, items=shown)
 
 
 async def of_project(call: Call) -> Any:
     """Without the words that operators have for each other."""
-    page = await _page(call, await call.project())
+    project_id, size = await call.project(), pages.size_of(call.query("page_size"))
+    found = await call.engine.reader.nodes(None, project_id, call.query("cursor"), size)
+    page = Page(tuple(_fresh(call, node) for node in found.items), found.next_cursor)
     shown = tuple(msgspec.structs.replace(node, worker_policy=(), health_reason="") for node in page.items)
     return Page(shown, page.next_cursor)
 
@@ -101,18 +113,14 @@ async def named_node(call: Call) -> NodeView:
     return node
 
 
-async def _page(call: Call, project_id: str | None) -> Page[NodeView]:
-    size = pages.size_of(call.query("page_size"))
-    found = await call.engine.reader.nodes(None, project_id, call.query("cursor"), size)
-    return Page(tuple(_fresh(call, node) for node in found.items), found.next_cursor)
-
-
 def _fresh(call: Call, node: NodeView) -> NodeView:
+    return msgspec.structs.replace(node, **_seen(call, node))
+
+
+def _seen(call: Call, node: NodeView) -> dict[str, Any]:
     """A connected node was seen when its session last heard of it, which is not worth a commit each time."""
     link = call.parts.links.get(node.node_id)
     if link:
-        return msgspec.structs.replace(node, last_seen_ms=link.last_seen_ms)
+        return {"last_seen_ms": link.last_seen_ms}
     expired = 0 < node.certificate_expires_ms <= call.engine.clock.now_ms()
-    if node.state == "active" and expired:
-        return msgspec.structs.replace(node, drift=REPAIR_NEEDED)
-    return node
+    return {"drift": REPAIR_NEEDED} if node.state == "active" and expired else {}

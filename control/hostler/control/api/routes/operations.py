@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from hostler.base.errors import HostlerError, error
 from hostler.catalog.policy import PolicyOverlay
 from hostler.control.api import pages, sse
+from hostler.control.api.allocation_bodies import Action, Workload
 from hostler.control.api.authz import INSIDE_TASKS, permit_own
 from hostler.control.api.bodies import OperationRef, Submit, Submitted
 from hostler.control.api.call import Call
@@ -18,6 +21,7 @@ from hostler.control.kernel.commands import (
     RetryOperation,
     SubmitOperation,
 )
+from hostler.control.kernel.workload_commands import ProbeWorkload, RecoverWorkload, WorkloadRecovered
 from hostler.control.rpc.progress import Key
 from hostler.control.store.records import EventView, OperationView
 from hostler.control.store.task_logs import LogFilter
@@ -106,6 +110,30 @@ async def retry(call: Call) -> tuple[int, OperationRef]:
     )
     await call.execute(command)
     return 202, OperationRef(operation.operation_id)
+
+
+async def probe(call: Call) -> Workload:
+    """Its nodes are asked what became of the tasks that they took (LC-20)."""
+    return await _workload(call, ProbeWorkload)
+
+
+async def recover(call: Call) -> Workload:
+    """What was done, and what is left for others to do (LC-20)."""
+    return await _workload(call, RecoverWorkload)
+
+
+async def _workload(call: Call, command: type[ProbeWorkload | RecoverWorkload]) -> Workload:
+    operation = await call.operation()
+    done: WorkloadRecovered = await call.execute(
+        command(
+            actor=call.principal.actor(),
+            project_id=operation.project_id,
+            operation_id=operation.operation_id,
+            correlation_id=call.correlation_id,
+        )
+    )
+    did = tuple(Action(**msgspec.structs.asdict(each)) for each in done.did)
+    return Workload(operation_id=done.operation_id, did=did, remains=done.remains)
 
 
 async def envelope(call: Call) -> bytes:

@@ -1,0 +1,135 @@
+"""Releases on disk: the signed metadata in force, and packages by their digest.
+
+    packages_dir/metadata.json     as `hostler releases publish` sent it, verified against the keyset before
+    packages_dir/SHA256            a package that this metadata names, whole and verified
+
+Nothing is written before the update keys have vouched for it: a package is taken only if verified metadata names it.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+from hostler.base.digest import same_digest
+from hostler.base.errors import error
+from hostler.control.bundles.files import Upload
+from hostler.control.bundles.settings import BundleSettings
+from hostler.control.delivery.settings import UpdateSettings
+from hostler.pki.keyset import Keyset
+from hostler.pki.releases import Release, VerifiedReleases, parse_metadata, verify_releases
+from hostler.pki.storage import write_public
+
+METADATA = "metadata.json"
+MOST_UPLOADS = 2
+
+
+class Packages:
+    """`placing` is held while metadata is judged and put in force."""
+
+    def __init__(self, folder: Path, settings: UpdateSettings) -> None:
+        self._folder = folder
+        self.settings = settings
+        self.placing = asyncio.Lock()
+        self._named: dict[str, Release] = {}  # by digest, of the metadata that was verified last
+        self._uploads = 0
+        self._sending = 0
+        self._document: bytes | None = None  # in force; None before the first look
+
+    def judge(self, document: bytes, keyset: Keyset, now_ms: int) -> VerifiedReleases:
+        """What the document offers, if the update keys vouch for it and it is not older than the one in force.
+
+        Raises:
+            HostlerError: `release_untrusted`, `release_rollback`, `release_stale`; `too_large` for a package that
+                this control plane does not take.
+        """
+        known = self.metadata()
+        trusted = parse_metadata(known) if known else {}
+        verified = verify_releases(parse_metadata(document), keyset, trusted, now_ms)
+        for release in verified.releases:
+            if release.size > self.settings.package_bytes:
+                raise error("too_large", f"package {release.file} is larger than {self.settings.package_bytes} bytes")
+        self._named = {release.sha256: release for release in verified.releases}
+        return verified
+
+    def missing(self, verified: VerifiedReleases) -> list[Release]:
+        """Packages that have to be sent."""
+        return [release for release in verified.releases if not self.has(release)]
+
+    def has(self, release: Release) -> bool:
+        try:
+            return self.path(release.sha256).stat().st_size == release.size
+        except OSError:
+            return False
+
+    def path(self, sha256: str) -> Path:
+        return self._folder / sha256
+
+    def named(self, sha256: str) -> Release:
+        """Raises `release_unknown` for a package that no verified metadata names."""
+        release = self._named.get(sha256)
+        if release is None:
+            raise error(
+                "release_unknown",
+                f"no verified metadata names a package {sha256[:64]!r}",
+                hint="send the metadata first: 'hostler releases publish' does both",
+            )
+        return release
+
+    async def receive(self, release: Release, chunks: AsyncIterator[bytes]) -> None:
+        """Keeps the package, if the bytes are the ones that were signed.
+
+        Raises:
+            HostlerError: `too_large`, `digest_mismatch`, `disk_full`, `rate_limited`, `store_unavailable`.
+        """
+        if self._uploads >= MOST_UPLOADS:
+            raise error("rate_limited", f"{MOST_UPLOADS} packages are being sent already")
+        self._uploads += 1
+        limits = BundleSettings(max_bytes=release.size, reserve_bytes=self.settings.reserve_bytes)
+        upload = Upload(self.path(release.sha256), limits, what="package")
+        try:
+            await upload.take(chunks)
+            if upload.size != release.size or not same_digest(upload.sha256, release.sha256):
+                raise error("digest_mismatch", f"the {upload.size} bytes sent are not the signed {release.file}")
+            await asyncio.to_thread(upload.keep)
+        finally:
+            self._uploads -= 1
+            await asyncio.to_thread(upload.discard)
+
+    def metadata(self) -> bytes:
+        """The document in force, b"" for none. One copy, however many read it slowly."""
+        if self._document is None:
+            try:
+                self._document = (self._folder / METADATA).read_bytes()
+            except FileNotFoundError:
+                self._document = b""
+        return self._document
+
+    def put_metadata(self, document: bytes) -> None:
+        """Whole or not at all."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_public(self._folder / METADATA, document)
+        self._document = document
+
+    @contextlib.contextmanager
+    def sending(self) -> Iterator[None]:
+        """Raises `rate_limited` while as many packages are sent as may be."""
+        if self._sending >= self.settings.downloads:
+            raise error("rate_limited", f"{self._sending} packages are being sent; come again in a moment")
+        self._sending += 1
+        try:
+            yield
+        finally:
+            self._sending -= 1
+
+    def size(self, sha256: str) -> int:
+        """Raises `not_found`."""
+        try:
+            return self.path(sha256).stat().st_size
+        except OSError as err:
+            raise error("not_found", "the package is not here") from err
+
+    def open(self, sha256: str) -> int:
+        """A descriptor to read from; the caller closes it."""
+        return os.open(self.path(sha256), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

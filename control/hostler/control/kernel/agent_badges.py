@@ -1,0 +1,44 @@
+"""The word that stands behind a node in a list, and what it counts as: one rule (LC-05, LC-06)."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from hostler.pki.agent_report import DriftState, is_unknown_build
+
+CURRENT, OUTDATED = "Current", "Outdated"
+CONFIG_DRIFT, CERT_REPAIR, UNKNOWN_BUILD = "Config drift", "Cert repair", "Unknown build"
+BADGES = (CURRENT, OUTDATED, CONFIG_DRIFT, CERT_REPAIR, UNKNOWN_BUILD)
+
+
+class Summary(NamedTuple):
+    """Over all active nodes. `agent_drift` is every node that is not current, unknown builds too (LC-05)."""
+
+    agent_current: int = 0
+    agent_drift: int = 0
+    unknown_build: int = 0
+
+
+def badge(version: str, commit: str, desired: str, drift_state: str, node_drift: str) -> str:
+    """The gravest thing that is known of a node's agent.
+
+    Args:
+        version: what its hello said; commit: what it was built from; desired: "" for nothing in particular.
+        drift_state: of its own report; node_drift: of its heartbeat.
+    """
+    if is_unknown_build(version, commit):
+        return UNKNOWN_BUILD
+    if DriftState.CERTIFICATE_ONLY in (drift_state, node_drift):
+        return CERT_REPAIR
+    if drift_state == DriftState.CONFIG_DRIFT:
+        return CONFIG_DRIFT
+    behind = desired and version != desired
+    return OUTDATED if behind or (not desired and drift_state == DriftState.VERSION_DRIFT) else CURRENT
+
+
+def summary(badges: Iterable[str]) -> Summary:
+    current = drift = unknown = 0
+    for each in badges:
+        current += each == CURRENT
+        drift += each != CURRENT
+        unknown += each == UNKNOWN_BUILD
+    return Summary(current, drift, unknown)

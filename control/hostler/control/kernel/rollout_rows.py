@@ -1,0 +1,81 @@
+"""A rollout's rows as a decision has them, and how a node's part in it ends."""
+
+import msgspec
+
+from hostler.control.kernel import rollout_events as told
+from hostler.control.kernel.agent_rows import RolloutNodeRow, RolloutRow
+from hostler.control.kernel.model import Draft
+from hostler.control.kernel.rollout_states import FAILED, PENDING, ROLLED_BACK, ROLLING_BACK
+
+replace = msgspec.structs.replace
+MAX_REASON = 500
+
+
+def end(
+    draft: Draft,
+    rollout: RolloutRow,
+    row: RolloutNodeRow,
+    state: str,
+    reason: str,
+    error_code: str = "",
+    check: str = "",
+) -> None:
+    """The node's end in this rollout, with its event; a failure is counted."""
+    over = replace(
+        row,
+        state=state,
+        waiting_for="",
+        reason=reason[:MAX_REASON],
+        error_code=error_code,
+        failed_check=check,
+        finished_at_ms=draft.now_ms,
+    )
+    draft.update(over)
+    if is_failure(over) and not is_failure(row):
+        now = rollout_of(draft, rollout.rollout_id)
+        draft.update(replace(now, failures=now.failures + 1, failed_node_id=row.node_id))
+    told.node_finished(draft, rollout_of(draft, rollout.rollout_id), over)
+
+
+def afresh(row: RolloutNodeRow) -> RolloutNodeRow:
+    """As before its turn; how often it was tried is kept."""
+    return replace(
+        row,
+        state=PENDING,
+        waiting_for="",
+        not_before_ms=0,
+        run_id="",
+        rollback_run_id="",
+        started_at_ms=0,
+        took_at_ms=0,
+        failed_check="",
+        forgiven=0,
+        error_code="",
+        reason="",
+        finished_at_ms=0,
+    )
+
+
+def is_failure(row: RolloutNodeRow) -> bool:
+    """Of the version, on that node: it failed there, or the node went back by itself."""
+    return bool(row.error_code) and row.state in (FAILED, ROLLED_BACK, ROLLING_BACK)
+
+
+def rollout_of(draft: Draft, rollout_id: str) -> RolloutRow:
+    rollout = draft.get(RolloutRow, rollout_id)
+    assert rollout is not None
+    return rollout
+
+
+def rollout_row(draft: Draft, row: RolloutNodeRow) -> RolloutNodeRow:
+    """As it is by now."""
+    return draft.get(RolloutNodeRow, (row.rollout_id, row.node_id)) or row
+
+
+def rows_of(draft: Draft, rollout: RolloutRow, first: int, last: int) -> list[RolloutNodeRow]:
+    stored = draft.view.rollout_nodes(rollout.rollout_id, first, last)
+    known = [*draft.current(stored)]
+    if known:
+        return known
+    made = draft.rows_of(RolloutNodeRow, ())  # all of a rollout is made in one decision
+    return [row for row in made if row.rollout_id == rollout.rollout_id and first <= row.wave <= last]
