@@ -22,7 +22,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Client:
-    """A session with the control plane. Not thread-safe."""
+    """A session with the control plane."""
 
     def __init__(self, settings: Settings) -> None:
         import httpx  # 125 ms: only commands that talk pay for it
@@ -98,8 +98,13 @@ class Client:
         return answer.content
 
     @contextmanager
-    def through(self, method: str, path: str, headers: dict[str, str], content: bytes | None) -> Iterator[Any]:
-        """A task's own answer behind the proxy, as it comes (TE-22). Raises as `call` does for our own refusals."""
+    def through(
+        self, method: str, path: str, headers: list[tuple[str, str]], content: bytes | Iterator[bytes] | None
+    ) -> Iterator[Any]:
+        """A task's own answer behind the proxy, as it comes (TE-22); in several threads at once, if wanted.
+
+        Raises as `call` does for our own refusals.
+        """
         timeout = self._httpx.Timeout(_TIMEOUT_S, read=None)
         try:
             with self._http.stream(method, path, headers=headers, content=content, timeout=timeout) as answer:

@@ -1,7 +1,9 @@
 """`hostler endpoints`: names under which running tasks can be reached."""
 
+import contextlib
 import random
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from hostler.base.errors import error
 from hostler.cli import operations_api as api
 from hostler.cli.client import Client, quoted
 from hostler.cli.output import guarded, harmless, output_option, print_json, table
+from hostler.cli.quantities import shown_bytes
 from hostler.cli.settings import Settings
 
 
@@ -22,6 +25,7 @@ def command() -> None:
     \b
     hostler --project train endpoints list --namespace /ann/prepare
     hostler --project train endpoints get dashboard /metrics
+    hostler --project train endpoints forward dashboard 8080
     """
 
 
@@ -82,7 +86,7 @@ def get(
     client = Client(settings)
     found = _one(list(client.pages(base, namespace=namespace, endpoint_name=name)), name)
     address = f"{base}/{quoted(found['task_id'])}/{quoted(found['endpoint_id'])}/proxy/{path.removeprefix('/')}"
-    said = dict(_header(each) for each in headers)
+    said = [_header(each) for each in headers]
     with client.through(method or ("GET" if data is None else "POST"), address, said, _body(data)) as answer:
         if include:
             click.echo(f"HTTP/1.1 {answer.status_code} {answer.reason_phrase}")
@@ -97,6 +101,65 @@ def get(
             sys.stdout.buffer.flush()
         if answer.status_code >= 400:
             raise SystemExit(22)
+
+
+@command.command(name="forward")
+@click.argument("name")
+@click.argument("port", metavar="LOCALPORT", type=click.IntRange(0, 65_535))
+@click.option("--namespace", default="", help="path of a root job, where several have that name")
+@click.pass_obj
+@guarded
+def forward(settings: Settings, name: str, port: int, namespace: str) -> None:
+    """Lead a port of this machine to a task's HTTP endpoint, until Ctrl-C.
+
+    The port is open on 127.0.0.1 alone; 0 takes any that is free. Requests go through the control plane in your name.
+
+    \b
+    hostler endpoints forward dashboard 8080
+    """
+    from hostler.cli.endpoint_forward import ADDRESS, Forward  # nobody else needs a server
+
+    base = f"/api/v1/projects/{quoted(api.project_of(settings))}/endpoints"
+    client = Client(settings)
+    line = StatusLine()
+    last: dict[str, Any] = {}
+
+    def find() -> dict[str, Any]:
+        found = _one(list(client.pages(base, namespace=namespace, endpoint_name=name)), name)
+        where = f"{found['name']} of {found['namespace']} on {found['node_name']}"
+        if last:
+            line.say(f"it leads to {where} now")
+        last.update(found, where=where)
+        return found
+
+    with Forward(client, base, find, port, line.say) as served:
+        line.say(f"http://{ADDRESS}:{served.server_port} leads to {last['where']}; Ctrl-C ends it")
+        threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True).start()
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                line.show(f"{served.requests} requests, {served.open} under way, {shown_bytes(served.moved)} received")
+                time.sleep(0.5)
+        served.shutdown()
+        line.say("ended")
+
+
+class StatusLine:
+    """Sentences, and below them on a terminal one line that is written anew; all on standard error."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shown = ""
+
+    def say(self, text: str) -> None:
+        with self._lock:
+            clear, again = ("\r\x1b[K", self._shown) if self._shown else ("", "")
+            click.echo(f"{clear}{harmless(text)}\n{again}", err=True, nl=False)
+
+    def show(self, text: str) -> None:
+        with self._lock:
+            if sys.stderr.isatty() and text != self._shown:
+                click.echo(f"\r\x1b[K{text}", err=True, nl=False)
+                self._shown = text
 
 
 def _one(found: list[dict[str, Any]], name: str) -> dict[str, Any]:

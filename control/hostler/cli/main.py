@@ -6,14 +6,17 @@ from typing import Any
 
 import click
 
+from hostler.base.version import __version__, said_by
 from hostler.cli import settings as settings_file
 from hostler.cli.output import guarded
 
 GROUPS: dict[str, tuple[str, str]] = {
     "operations": ("hostler.cli.operations", "Submit, plan, follow, cancel and retry operations."),
+    "agents": ("hostler.cli.agents", "Which agents nodes run, and bringing versions to them."),
     "nodes": ("hostler.cli.nodes", "See nodes, make enrolment tokens, cordon, drain, quarantine, revoke."),
     "jobs": ("hostler.cli.jobs", "Run, follow and end jobs: a command, an image, replicas."),
     "allocations": ("hostler.cli.allocations", "Ask for nodes, follow them, give them back."),
+    "rollouts": ("hostler.cli.rollouts", "Bring a version of the agent to many nodes, in waves."),
     "profiles": ("hostler.cli.profiles", "Lint, sign, publish and read operation profiles."),
     "catalog": ("hostler.cli.catalog", "Propose, sign and publish catalogs, with as many signers as it takes."),
     "principals": ("hostler.cli.principals", "Who may call the API."),
@@ -23,6 +26,7 @@ GROUPS: dict[str, tuple[str, str]] = {
     "webhooks": ("hostler.cli.webhooks", "Who is told of events over HTTPS."),
     "audit": ("hostler.cli.audit", "Export receipts and verify them offline."),
     "pki": ("hostler.cli.pki", "Make, rotate and look at the trust root, keyset and keys."),
+    "releases": ("hostler.cli.releases", "Publish signed releases of the agent."),
     "demo": ("hostler.cli.demo", "A control plane and three agents on this machine, one real operation."),
     "completion": ("hostler.cli.completion", "Print the completion script of a shell."),
 }
@@ -46,7 +50,7 @@ class LazyGroups(click.Group):
 
 
 @click.group(cls=LazyGroups, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="hostler", prog_name="hostler")
+@click.version_option(__version__, message=said_by("hostler"))
 @click.option("--config", type=click.Path(path_type=Path), help="configuration file (else $HOSTLER_CONFIG)")
 @click.option("--server", help="address of the control plane's HTTP API")
 @click.option("--token-file", help="file with the bearer token")

@@ -260,6 +260,41 @@ def retry(settings: Settings, operation_id: str, output: str) -> None:
     print_done(done, output, f"new attempt requested; follow it with: hostler operations watch {operation_id}")
 
 
+@command.command()
+@click.argument("operation_id")
+@output_option
+@click.pass_obj
+@guarded
+def probe(settings: Settings, operation_id: str, output: str) -> None:
+    """Ask the nodes what became of the open tasks that they took. Their answers move the tasks."""
+    _tell(Client(settings).call("POST", f"{api.operation_path(settings, operation_id)}/probe"), output)
+
+
+@command.command()
+@click.argument("operation_id")
+@output_option
+@click.pass_obj
+@guarded
+def recover(settings: Settings, operation_id: str, output: str) -> None:
+    """Do the next honest thing for an operation: ask, send what waited, try a recent unclear failure again.
+
+    An old failure stays one: 'hostler operations retry'. Call it again for whatever is next then.
+    """
+    _tell(Client(settings).call("POST", f"{api.operation_path(settings, operation_id)}/recover"), output)
+
+
+def _tell(done: dict[str, Any], output: str) -> None:
+    if output == "json":
+        print_json(done)
+        return
+    for each in done["did"]:
+        click.echo(f"did: {each['text']}")
+    for text in done["remains"]:
+        click.echo(f"remains: {text}")
+    if not done["did"] and not done["remains"]:
+        click.echo(f"{done['operation_id']} needs nothing")
+
+
 def _follow(client: Client, settings: Settings, operation_id: str, output: str) -> None:
     from hostler.cli.watch import follow, wait_until_final
 

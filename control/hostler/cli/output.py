@@ -83,6 +83,13 @@ _STYLES = {
     "draining": "yellow",
     "waiting": "cyan",
     "pending": "yellow",
+    "soaking": "cyan",
+    "paused": "yellow",
+    "awaiting_approval": "yellow",
+    "rolling_back": "yellow",
+    "rolled_back": "yellow",
+    "aborted": "yellow",
+    "skipped": "dim",
 }
 
 

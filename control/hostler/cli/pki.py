@@ -19,7 +19,7 @@ _DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
 _root_keys = click.option(
     "--root-key", "root_keys", multiple=True, type=click.Path(path_type=Path), help="else DIRECTORY/root/*.key"
 )
-_ROLES = click.Choice(["dispatch", "catalog", "ca", "root"])
+_ROLES = click.Choice(["dispatch", "catalog", "ca", "root", "update"])
 
 
 @click.group(name="pki")
@@ -57,6 +57,7 @@ def init(directory: Path, hosts: tuple[str, ...], output: str, **options: Any) -
     \b
     DIRECTORY/root/      root keys: take them offline, they sign keysets only
     DIRECTORY/catalog/   catalog and approvers' keys: take them offline, they sign profiles
+    DIRECTORY/update/    update key: take it offline, it signs releases of the agent
     DIRECTORY/control/   what the control plane needs (dispatch key, CA, server certificate, keyset)
     DIRECTORY/trust.json what every node is given together with its enrolment token
     """
@@ -78,7 +79,7 @@ def init(directory: Path, hosts: tuple[str, ...], output: str, **options: Any) -
         return
     for path in made:
         click.echo(f"  made {path}")
-    click.echo("\nNext: move root/ and catalog/ off this machine, then")
+    click.echo("\nNext: move root/, catalog/ and update/ off this machine, then")
     click.echo(f"  hostler profiles sign profiles --key {directory}/catalog/catalog.key -o catalog.json")
 
 

@@ -96,7 +96,8 @@ def test_JB_02_every_flag_is_in_the_job(api: JobsApi, tmp_path: Path, monkeypatc
             rule("rack", "not_in", "3"), rule("ib", "exists"), rule("ssd", "exists", prefer=True),
         ],
         "placement": "spread", "gang": {"topology": "rack"}, "priority": "high",
-        "retries": {"failure": 2, "preemption": 100}, "timeout_seconds": 7200, "scheduling_timeout_seconds": 90,
+        "retries": {"failure": 2, "preemption": 100, "on_lost": "retry"},
+        "timeout_seconds": 7200, "scheduling_timeout_seconds": 90,
         "network": "host", "security": "restricted", "runtime": "docker",
         "mounts": [
             {"source": "/data", "target": "/data", "read_only": True},
