@@ -5,7 +5,7 @@ BIN    := .venv/bin
 STRICT ?=
 JOBS   ?= 2
 
-.PHONY: help demo test lint types check-imports fast real bench bench-iris proto proto-check docs deb setup clean
+.PHONY: help demo test lint types check-imports fast real bench bench-iris proto proto-check docs deb image setup clean
 
 help:
 	@echo "make demo     a control plane and three agents on this machine, one real operation"
@@ -14,6 +14,7 @@ help:
 	@echo "make fast     the tests that need no root and no network"
 	@echo "make lint     ruff, mypy, import-linter, codespell"
 	@echo "make deb      the Debian packages, into dist/"
+	@echo "make image    the control plane's container image, into dist/ (as root; needs debootstrap)"
 	@echo "make bench    the figures of the README, as JSON (bench-iris: side by side with Iris)"
 	@echo "make proto    generate the protobuf code; make docs: generate the reference pages"
 
@@ -56,6 +57,9 @@ docs: setup
 
 deb: setup
 	$(BIN)/python packaging/build_deb.py $(if $(SUITE),--suite $(SUITE))
+
+image: setup
+	$(BIN)/python packaging/build_image.py $(if $(SUITE),--suite $(SUITE))
 
 clean:
 	rm -rf .venv build dist demo-state .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -19,14 +19,21 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
 
+import msgspec
 from deb_parts import DEBIAN, LOCKS, PACKAGES, ROOT, SUITES, Package, Suite, wheel_options
 from deb_words import completions, manual_pages
 
-from hostler.base.version import __version__
+from hostler.base.digest import canonical_json
+from hostler.base.version import __commit__, __version__
+from hostler.pki import manifest
+from hostler.pki.releases import version_key
 
+BUILT = ("agent", "control", "packaging", "pki", "profiles", "proto")
 LEFT_OUT = {".proto", ".pyi", ".md"}  # sources and hints that no program reads
 # What pip leaves behind that no program reads, or that says when and where it was installed.
 DROPPED_FILES = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
+# What securesystemslib vendors beside the code: for its own development.
+DROPPED_ANYWHERE = {".gitignore", "test-ed25519-upstream.sh"}
 LAUNCHER = """#!/{home}/bin/python3 -I
 import sys
 
@@ -51,6 +58,7 @@ def build(package: Package, suite: Suite, out: Path, level: int = 6) -> Path:
         _profiles(package, site, tree)
         _environment(package, suite, tree)
         _shipped(package, tree)
+        _manifest(package, suite, tree)
         _words(package, tree)
         _control(package, suite, tree)
         _normal(tree)
@@ -74,7 +82,16 @@ def build(package: Package, suite: Suite, out: Path, level: int = 6) -> Path:
 
 def version() -> str:
     """That of the source; tests give others, to upgrade from one to the next."""
-    return os.environ.get("HOSTLER_PACKAGE_VERSION", __version__)
+    found = os.environ.get("HOSTLER_PACKAGE_VERSION", __version__)
+    version_key(found)  # nothing else could be released
+    return found
+
+
+def commit() -> str:
+    """Of the source; `unknown` where what is built is not what was committed."""
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    clean = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *BUILT], cwd=ROOT, check=False)
+    return asked.stdout.strip() if (asked.returncode, clean.returncode) == (0, 0) else __commit__
 
 
 def deb_version(suite: Suite) -> str:
@@ -99,7 +116,7 @@ def _wheels(package: Package, suite: Suite, site: Path) -> None:
         for path in (site / name, *site.glob(f"{name}-*.dist-info")):
             shutil.rmtree(path)
     for path in sorted(site.rglob("*")):
-        if path.name in DROPPED_FILES and path.parent.name.endswith(".dist-info"):
+        if (path.name in DROPPED_FILES and path.parent.name.endswith(".dist-info")) or path.name in DROPPED_ANYWHERE:
             path.unlink()
         elif path.name == "__pycache__":
             shutil.rmtree(path)
@@ -113,7 +130,8 @@ def _sources(package: Package, site: Path) -> None:
             if path.suffix not in LEFT_OUT:
                 _copy(ROOT / path, site / path.relative_to(component))
     told = site / "hostler/base/version.py"
-    _write(told, told.read_text().replace(__version__, version()))
+    text = told.read_text().replace(f'"{__version__}"', f'"{version()}"')
+    _write(told, text.replace(f'__commit__ = "{__commit__}"', f'__commit__ = "{commit()}"'))
 
 
 def _profiles(package: Package, site: Path, tree: Path) -> None:
@@ -147,7 +165,11 @@ def _environment(package: Package, suite: Suite, tree: Path) -> None:
         module, _, function = target.partition(":")
         text = LAUNCHER.format(home=package.home, module=module, function=function)
         _write(home / "bin" / name, text, 0o755)
-        (tree / "usr/bin" / name).symlink_to(f"../lib/{package.name}/bin/{name}")
+        started = f"{name}-launch" if package.launcher else name
+        (tree / "usr/bin" / name).symlink_to(f"../lib/{package.name}/bin/{started}")
+    if package.launcher:
+        text = "#!/usr/bin/python3 -IS\n" + (ROOT / package.launcher).read_text()
+        _write(home / f"bin/{package.name}-launch", text, 0o755)
 
 
 def _shipped(package: Package, tree: Path) -> None:
@@ -170,6 +192,7 @@ SHIPPED = {
     "hostler-agent": {
         "agent/systemd/hostler-agent.service": "usr/lib/systemd/system/hostler-agent.service",
         "agent/systemd/hostler-session.service": "usr/lib/systemd/system/hostler-session.service",
+        "agent/systemd/hostler-trial.service": "usr/lib/systemd/system/hostler-trial.service",
         "agent/agent.example.toml": "etc/hostler/agent.toml",
     },
     "hostler-control": {
@@ -177,6 +200,31 @@ SHIPPED = {
         "control/control.example.toml": "etc/hostler-control/control.toml",
     },
 }
+
+
+def _manifest(package: Package, suite: Suite, tree: Path) -> None:
+    """What a node compares its files with. The agent's package alone has one: it alone is replaced without dpkg."""
+    if package.name != manifest.PACKAGE:
+        return
+    home, units = tree / package.home, tree / manifest.UNITS
+    links = {str(path.relative_to(home)): str(path.readlink()) for path in sorted(home.rglob("*")) if path.is_symlink()}
+    said = manifest.Manifest(
+        version=version(),
+        commit=commit(),
+        suite=suite.name,
+        python=suite.python,
+        launcher=f"bin/{package.name}",
+        files={path: _sha256(home / path) for path in _files(home)},
+        links=links,
+        units={path.name: _sha256(path) for path in sorted(units.iterdir())},
+    )
+    data = msgspec.json.format(canonical_json(said), indent=1)
+    manifest.parse_manifest(data)
+    _write(home / manifest.MANIFEST, data.decode() + "\n")
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def changelog(package: Package) -> str:

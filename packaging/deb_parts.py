@@ -45,6 +45,7 @@ class Package:
     without: tuple[str, ...] = ("unused",)
     left_out: tuple[str, ...] = ()
     profiles: bool = False  # whether it brings the profiles that ship with Hostler
+    launcher: str = ""  # source of what /usr/bin starts in the program's place, where versions lie beside each other
 
     @property
     def home(self) -> str:
@@ -66,6 +67,7 @@ PACKAGES = {
             ("agent",),
             {"hostler-agent": "hostler.agent.main:console"},
             without=("click", "rich"),
+            launcher="agent/hostler/agent/upgrade/launch.py",
         ),
         Package(
             "hostler-control",
