@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import ceiling, floors, idle_agent, latency, throughput
+from . import ceiling, container_step, floors, idle_agent, latency, throughput
 from .bed import bed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +46,8 @@ ROWS: dict[str, tuple[str, float, bool, str, str]] = {
     "P4 control plane alone, tasks": ("p4_tasks_per_s.median", 2000, False, "/s", "fake_500_1job_1000.tasks_per_s"),
     "P4 control plane alone, submits": ("p4_submits.per_s", 1000, False, "/s", "fake_500_200jobs.submit_rpc_per_s"),
     "P4 submits while each is executed": ("p4_submits_while_each_is_executed.per_s", 0, False, "/s", ""),
+    "P9 container step / bare CRI calls": ("p9_container_step.containerd.step_over_bare", 1.1, True, "x", ""),
+    "P9 container step / bare Docker calls": ("p9_container_step.docker.step_over_bare", 1.1, True, "x", ""),
     "P7 idle agent, both processes (PSS)": ("p7_idle_agent.pss_mib", 55, True, "MiB", "split_idle.worker.rss_mib"),
     "P7 idle agent, private to both": ("p7_idle_agent.private_mib", 24, True, "MiB", ""),
     "P7 idle agent, CPU": ("p7_idle_agent.cpu_percent", 0.1, True, "% of a core", "split_idle.worker.cpu_pct"),
@@ -64,7 +66,8 @@ def measure(quick: bool) -> dict[str, Any]:
         result |= idle_agent.measure(house, seconds=5 if quick else 30)
         result |= latency.measure(house, rounds=20 if quick else 60)
         result |= throughput.measure(house, rounds=3 if quick else 7)
-    return result | ceiling.measure(agents=100 if quick else 500, replicas=2, rounds=3 if quick else 5)
+    result |= ceiling.measure(agents=100 if quick else 500, replicas=2, rounds=3 if quick else 5)
+    return result | {"p9_container_step": container_step.measure_all(rounds=12 if quick else 30)}
 
 
 def iris(quick: bool) -> dict[str, Any]:
@@ -90,7 +93,7 @@ def value_at(result: Any, path: str) -> float | None:
 
 
 def table(result: dict[str, Any]) -> str:
-    lines = [f"{'figure':34} {'measured':>10} {'budget':>10}  {'':12} {'Iris':>10}"]
+    lines = [f"{'figure':38} {'measured':>10} {'budget':>10}  {'':12} {'Iris':>10}"]
     for name, (path, budget, less, unit, iris_path) in ROWS.items():
         mine = value_at(result, path)
         theirs = value_at(result.get("iris", {}), iris_path) if iris_path else None
@@ -98,7 +101,7 @@ def table(result: dict[str, Any]) -> str:
             continue
         met = ("met" if (mine <= budget if less else mine >= budget) else "MISSED") if budget else ""
         beside = f"{theirs:10.4g}" if theirs is not None else f"{'-':>10}"
-        lines.append(f"{name:34} {mine:10.4g} {budget:10.4g}  {unit:12} {beside}  {met}")
+        lines.append(f"{name:38} {mine:10.4g} {budget:10.4g}  {unit:12} {beside}  {met}")
     floor = result["floors"]
     lines.append(
         f"floors: spawn {floor['spawn_ms']['p50']} ms ({floor['spawn_all_cores']['per_s']}/s on all cores), "
