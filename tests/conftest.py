@@ -28,7 +28,7 @@ def only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Each takes seconds, and there are hundreds: a run takes a part of them, and all with HOSTLER_SLOW=1.
-THINNED = {"tests/guards/": 6, "tests/fault/test_K1_killed_at_every_boundary.py": 2}
+THINNED = {"tests/guards/": 10, "tests/fault/test_K1_killed_at_every_boundary.py": 4}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -4,6 +4,8 @@ Generated from the route table: a route with an `action` and without a story her
 can forget its line.
 """
 
+import base64
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +35,8 @@ from support.keys import NOW
 from support.ledger import Ledger
 from support.lending import BASE, NODES, Place, place
 from support.proxying import asked_through
+from support.published import RELEASES, Repository, package_of, signed
+from support.rolling import NEW, ROLLOUTS, SWIFT, Nodes
 
 ADMIN = "/api/v1/admin"
 OPERATIONS = "/api/v1/projects/train/operations"
@@ -85,6 +89,26 @@ async def retried(at: Place) -> httpx.Response:
     for spec in await at.fleet.take(node):
         await at.fleet.run(node, spec, fail_at=0)
     return await at.admin.post(f"{OPERATIONS}/{operation_id}/retry")
+
+
+async def _given_up(at: Place) -> str:
+    """An operation whose node was there and never said what became of its task."""
+    node = await at.fleet.node("gpu-1")
+    operation_id = await at.fleet.submit(node)
+    for spec in await at.fleet.take(node):
+        await at.fleet.run(node, spec, fail_at=0, code="interrupted_apply")
+    return operation_id
+
+
+@story(MADE, "operations.probe")
+async def work_probed(at: Place) -> httpx.Response:
+    operation_id = await at.fleet.submit(await at.fleet.node("gpu-1"))
+    return await at.admin.post(f"{OPERATIONS}/{operation_id}/probe")
+
+
+@story(CHANGED, "operations.recover")
+async def work_recovered(at: Place) -> httpx.Response:
+    return await at.admin.post(f"{OPERATIONS}/{await _given_up(at)}/recover")
 
 
 # -- jobs, what runs inside them, and their code -------------------------------------------------
@@ -321,6 +345,59 @@ async def closed(at: Place) -> httpx.Response:
     return await at.admin.post(f"{ADMIN}/quarantine/breaker/close", json=WHY)
 
 
+# -- rollouts -------------------------------------------------------------------------------------
+
+
+async def _rolling(at: Place) -> Nodes:
+    nodes = Nodes(at.fleet)
+    await nodes.prepare("eu", "us", catalog=2)
+    return nodes
+
+
+@story(MADE, "rollouts.create")
+async def rollout_made(at: Place) -> httpx.Response:
+    await _rolling(at)
+    body = {"version": NEW, "labels": {"region": "eu"}, "settings": SWIFT}
+    return await at.admin.post(ROLLOUTS, json=body)
+
+
+async def _moved(at: Place, *actions: str) -> httpx.Response:
+    """A rollout that has begun, and what is done to it then; the last is looked at."""
+    path = f"{ROLLOUTS}/{(await rollout_made(at)).json()['rollout_id']}"
+    for action in actions[:-1]:
+        assert (await at.admin.post(f"{path}/{action}", json={})).is_success
+    return await at.admin.post(f"{path}/{actions[-1]}", json=WHY)
+
+
+@story(CHANGED, "rollouts.pause")
+async def rollout_paused(at: Place) -> httpx.Response:
+    return await _moved(at, "pause")
+
+
+@story(CHANGED, "rollouts.resume")
+async def rollout_resumed(at: Place) -> httpx.Response:
+    return await _moved(at, "pause", "resume")
+
+
+@story(CHANGED, "rollouts.abort")
+async def rollout_aborted(at: Place) -> httpx.Response:
+    return await _moved(at, "abort")
+
+
+@story(CHANGED, "rollouts.rollback")
+async def rollout_turned_back(at: Place) -> httpx.Response:
+    return await _moved(at, "rollback")
+
+
+@story(CHANGED, "rollouts.approve")
+async def rollout_approved(at: Place) -> httpx.Response:
+    nodes = await _rolling(at)
+    body = {"version": NEW, "nodes": [node.name for node in nodes.nodes], "settings": SWIFT | {"approval": "each_wave"}}
+    made = await at.admin.post(ROLLOUTS, json=body)
+    await nodes.work()
+    return await at.admin.post(f"{ROLLOUTS}/{made.json()['rollout_id']}/approve", json=WHY)
+
+
 # -- webhooks -------------------------------------------------------------------------------------
 
 
@@ -372,6 +449,59 @@ def _proxy_story(method: str) -> None:
 for _method in ("POST", "PUT", "PATCH", "DELETE"):
     _proxy_story(_method)
 
+# -- agents ---------------------------------------------------------------------------------------
+
+
+def _repository(at: Place) -> Repository:
+    assert at.fleet.keys.update is not None
+    return Repository(at.fleet.keys.update)
+
+
+@story(MADE, "agent_releases.publish")
+async def releases_published(at: Place) -> httpx.Response:
+    repository = _repository(at)
+    await _package_sent(at, repository, len(repository.versions))
+    return await at.admin.put(RELEASES, content=repository.document())
+
+
+async def _package_sent(at: Place, repository: Repository, count: int) -> httpx.Response:
+    await at.admin.put(RELEASES, content=repository.document())
+    for version in repository.versions[:count]:
+        path = f"{RELEASES}/packages/{signed(version).sha256}"
+        answer = await at.admin.put(path, content=package_of(version))
+    return answer
+
+
+@story(MADE, "agent_releases.put_package")
+async def package_sent(at: Place) -> httpx.Response:
+    return await _package_sent(at, _repository(at), 1)
+
+
+@story(MADE, "agents.start")
+async def run_started(at: Place) -> httpx.Response:
+    await releases_published(at)
+    body = {"mode": "reimage", "scenario": "repair_reinstall", "target_version": "1.1.0"}
+    return await at.admin.post(f"{NODES}/pool-0/agent-lifecycle", json=body)
+
+
+@story(CHANGED, "agents.cancel")
+async def run_canceled(at: Place) -> httpx.Response:
+    run_id = (await run_started(at)).json()["run"]["run_id"]
+    return await at.admin.post(f"{ADMIN}/agent-runs/{run_id}/cancel", json=WHY)
+
+
+@story(CHANGED, "agents.set_channel")
+async def channel_set(at: Place) -> httpx.Response:
+    await releases_published(at)
+    return await at.admin.put(f"{ADMIN}/agent-channels/stable", json={"version": "1.0.0"})
+
+
+@story(CHANGED, "agents.follow")
+async def node_pinned(at: Place) -> httpx.Response:
+    await releases_published(at)
+    return await at.admin.put(f"{NODES}/pool-0/agent-channel", json={"channel": "pinned", "version": "1.0.0"})
+
+
 # -- what each must have left ---------------------------------------------------------------------
 
 AUDITED = tuple(route for route in ROUTES if route.action)
@@ -407,11 +537,22 @@ async def test_SE_02_a_mutation_leaves_who_where_what_and_what_was_before(route:
 def _no_secret(answer: httpx.Response, line: Any) -> None:
     """What the answer alone may say: a token, a webhook's secret, the way into its receiver."""
     said = msgspec.json.encode(line).decode()
+    document = answer.json().get("document") or {}
+    document = document if "content" in document else {}  # user data of a host, not an operation's definition
     secrets = [str(answer.json()[name]) for name in ("token", "secret") if answer.json().get(name)]
+    if "content" in document:
+        secrets += re.findall("hst1_[A-Za-z0-9_-]+", _decoded(document["content"]))
+        assert len(secrets) == 1
     for secret in ["secret-way", *secrets]:
         assert secret not in said
         assert sha256_hex(secret.encode()) not in said
         assert sha256_hex(secret.rpartition(".")[2].encode()) not in said
+
+
+def _decoded(user_data: str) -> str:
+    """Cloud-config carries its files in base64."""
+    files = msgspec.json.decode(user_data.partition("\n")[2])["write_files"]
+    return "\n".join(base64.b64decode(each["content"]).decode() for each in files)
 
 
 async def test_DM_08_a_refusal_changed_nothing_and_the_log_is_read_in_pages_newest_first(tmp_path: Path) -> None:

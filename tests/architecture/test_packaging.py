@@ -32,3 +32,9 @@ def test_PG_03_maintainer_scripts_stop_at_the_first_error(package: str) -> None:
     for name in ("postinst", "prerm", "postrm"):
         text = (PACKAGING / "debian" / package / name).read_text()
         assert text.startswith("#!/bin/sh\nset -e\n"), name
+
+
+def test_LC_13_the_watcher_of_a_trial_stops_before_its_record_is_removed() -> None:
+    """Else it writes the record again, and at the next boot undoes what dpkg has installed."""
+    text = (PACKAGING / "debian/hostler-agent/postinst").read_text()
+    assert 0 < text.index("stop hostler-trial.service") < text.index("rm -f /var/lib/hostler-agent/current")

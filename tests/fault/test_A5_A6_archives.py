@@ -65,6 +65,13 @@ def test_A6_a_hostile_entry_is_refused_and_nothing_outside_is_touched(unpacking:
     assert unpacking.failure(layer(f("harmless"), *HOSTILE[name])) == "unsafe_archive"
 
 
+def test_A5_a_file_with_holes_is_refused_whatever_its_length_costs(unpacking: Unpacking) -> None:
+    """The budget counts the bytes of the archive; a hole has none, and is written out as zeros all the same."""
+    holes = {"GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.name": "f", "GNU.sparse.map": "0,4"}
+    long = f("f", pax_headers=holes | {"GNU.sparse.size": str(100 << 20)})
+    assert unpacking.failure(layer(long)) == "unsafe_archive"
+
+
 def test_A6_a_link_of_one_layer_is_not_written_through_by_the_next(unpacking: Unpacking) -> None:
     (unpacking.root / "planted").symlink_to(unpacking.outside)
     assert unpacking.failure(layer(f("planted/f"))) == "unsafe_archive"

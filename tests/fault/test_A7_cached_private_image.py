@@ -1,5 +1,6 @@
 """A7, RN-06, RN-12: an image that is here is not everybody's; each task shows the registry its own credential."""
 
+import asyncio
 import base64
 import json
 from collections.abc import Iterator
@@ -10,13 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from hostler.agent.containers.runtime import State
 from hostler.agent.host.fetch_settings import FetchSettings
 from hostler.agent.host.host import Host
 from hostler.agent.secrets.secret import Secret
 from hostler.agent.secrets.table import SecretTable
-from hostler.agent.steps import container_watch
+from hostler.agent.steps import container_task, container_watch
+from hostler.agent.steps.container_image import authorise
 from hostler.agent.steps.container_run import KIND
-from hostler.agent.steps.contract import Outcome
+from hostler.agent.steps.contract import Outcome, StepContext
 from hostler.base.clock import Deadline, SystemClock
 from hostler.base.errors import HostlerError
 from hostler.catalog.params.container import ContainerRun
@@ -25,7 +28,7 @@ from support.blob_server import Asked, Blob, BlobServer, Reply
 from support.certs import make_server_certs
 from support.fake_runtime import FakeContainer, FakeRuntime
 from support.steps import UNLIMITED, Told, context_of
-from support.workloads import Node
+from support.workloads import Node, until
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 SECRET = "canary-7f3a-password"
@@ -65,7 +68,13 @@ class Tenants:
         self.host = Host(root=folder / "root", fetch=settings)
         self.told = Told()
 
-    async def run(self, attempt: str, login: dict[str, str] | None = None, policy: Policy = UNLIMITED) -> Outcome:
+    async def run(
+        self,
+        attempt: str,
+        login: dict[str, str] | None = None,
+        policy: Policy = UNLIMITED,
+        checkpoint: dict[str, Any] | None = None,
+    ) -> Outcome:
         clock = SystemClock()
         table = SecretTable(Deadline.after(60, clock), clock)
         credential = ""
@@ -78,6 +87,7 @@ class Tenants:
             context = context_of(
                 msgspec.convert(params, ContainerRun), self.host, self.told, policy=policy, secrets=table,
                 workloads=home.workloads, attempt_uid=attempt, operation_id="op", org_id=attempt, project_id="p",
+                checkpoint=checkpoint or {},
             )  # fmt: skip
             try:
                 return await KIND.apply(context)
@@ -110,15 +120,61 @@ async def test_A7_RN_12_what_one_tenant_pulled_another_does_not_run_without_its_
     tmp_path: Path, server: BlobServer
 ) -> None:
     tenants = Tenants(tmp_path, server, private=True)
+    with pytest.raises(HostlerError) as refused:
+        await tenants.run("bob")
+    assert (refused.value.code, tenants.runtime.did("pull")) == ("source_denied", [])
     assert (await tenants.run("ann", ANN)).outputs["exit_code"] == 0
     assert tenants.image in tenants.runtime.images, "it is on the node now"
     pulls = len(tenants.runtime.did("pull"))
-    for login in (None, {"username": "bob", "password": "guessed"}):
+    for attempt, login in (("bob-2", None), ("bob-3", {"username": "bob", "password": "guessed"})):
         with pytest.raises(HostlerError) as refused:
-            await tenants.run("bob", login)
+            await tenants.run(attempt, login)
         assert refused.value.code == "source_denied"
-    assert [one.spec.labels["hostler.org"] for one in tenants.runtime.made] == ["ann"]
+    assert [one.spec.labels["hostler.org"] for one in tenants.runtime.made if one.starts] == ["ann"]
     assert len(tenants.runtime.did("pull")) == pulls
+
+
+async def test_A7_a_container_is_made_while_the_registry_is_asked_and_started_after_its_yes(
+    tmp_path: Path, server: BlobServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer takes a round trip or two, in which the engine can work: nothing of the image runs before it."""
+    tenants = Tenants(tmp_path, server, private=False)
+    tenants.runtime.images.add(tenants.image)
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def slowly(context: StepContext) -> None:
+        asked.set()
+        await answer.wait()
+        await authorise(context)
+
+    monkeypatch.setattr(container_task, "authorise", slowly)
+    running = asyncio.ensure_future(tenants.run("ann"))
+    await asked.wait()
+    await until(lambda: tenants.runtime.containers)
+    await asyncio.sleep(0.05)
+    assert (tenants.runtime.only.state, tenants.runtime.did("start")) == (State.CREATED, [])
+    assert not tenants.told.saved[-1]["image"], "an agent that dies here has not been told yes"
+    answer.set()
+    assert (await running).outputs["exit_code"] == 0
+    assert tenants.told.saved[-1]["image"] == tenants.image
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+async def test_A7_an_agent_that_died_while_it_asked_leaves_nothing_that_the_next_one_starts_unasked(
+    tmp_path: Path, server: BlobServer, monkeypatch: pytest.MonkeyPatch, remembered: bool
+) -> None:
+    tenants = Tenants(tmp_path, server, private=True)
+    tenants.runtime.images.add(tenants.image)
+    with monkeypatch.context() as patch:
+        patch.setattr(container_task, "authorise", lambda context: asyncio.Event().wait())
+        running = asyncio.ensure_future(tenants.run("bob"))
+        await until(lambda: tenants.runtime.containers)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert tenants.runtime.only.state is State.CREATED
+    with pytest.raises(HostlerError) as refused:
+        await tenants.run("bob", checkpoint=tenants.told.saved[-1] if remembered else {})
+    assert (refused.value.code, tenants.runtime.only.starts) == ("source_denied", 0)
 
 
 async def test_RN_06_a_public_image_needs_no_credential(tmp_path: Path, server: BlobServer) -> None:

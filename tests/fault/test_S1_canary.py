@@ -146,7 +146,10 @@ ASKED = {"node_id": "a", "node": "a", "key_id": "0" * 64}
 
 def paths(job: str, *operations: str) -> dict[str, dict[str, str]]:
     """Whatever the API lets an administrator read, from its own table of routes, and what to ask with."""
-    found, absent = {}, ("{allocation_id}", "{endpoint_id}", "{webhook_id}", "{sha256}")  # there is none in this house
+    found, absent = (
+        {},
+        ("{allocation_id}", "{endpoint_id}", "{webhook_id}", "{sha256}", "{rollout_id}", "{run_id}"),
+    )  # there is none in this house
     for route in (route for route in ROUTES if not any(name in route.path for name in absent)):
         for operation in operations if "{operation_id}" in route.path else ("",):
             named = {"project_id": PROJECT, "operation_id": operation, "node_id": "a", "ref": "node.smoke.noop@v1"}

@@ -36,6 +36,7 @@ NAMED = frozenset(
         "artifact_id",
         "allocation_id",
         "webhook_id",
+        "rollout_id",
         "task_id",
         "endpoint_id",
         "sha256",
@@ -95,7 +96,7 @@ async def houses(folder: Path) -> AsyncIterator[Houses]:
             "node_id": ours.node_id,
             "artifact_id": artifact["artifact_id"], "allocation_id": lent["allocation_id"],
             "webhook_id": told["webhook_id"], "sha256": code, "task_id": task_id, "endpoint_id": ENDPOINT, "rest": "",
-            "job_id": job["job_id"], "name": "anna", "index": "0", "node": ours.node_id,
+            "job_id": job["job_id"], "name": "anna", "index": "0", "node": ours.node_id, "rollout_id": "rol_0acme",
         }  # fmt: skip
         described = (await control.http.get("/openapi.json")).json()
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from hostler.base.errors import HostlerError
@@ -161,6 +161,7 @@ def test_OP_11_a_step_kind_that_would_run_text_is_refused_by_both(
 @example(kind="command.exec_allowlisted", name="script", text="TOUCH")
 @given(kind=st.sampled_from(sorted(KINDS)), name=SCRIPT_NAMES, text=TEXTS)
 def test_OP_11_no_kind_takes_a_script_beside_its_parameters(kind: str, name: str, text: str) -> None:
+    assume(name not in KINDS[kind].params.__struct_fields__)  # an argument vector is called that, and is no text
     params = {"profile": "show"} if kind == "command.exec_allowlisted" else {}
     step = StepTemplate(id="one", kind=kind, params=params | {name: text})
     show = CommandProfile(id="show", command="/usr/bin/true", effects=None)

@@ -130,6 +130,18 @@ async def test_an_idempotency_key_in_body_and_header_must_agree(tmp_path: Path) 
         await refused(control, 422, "invalid_request", json=body, headers=headers)
 
 
+async def test_P6_nobody_takes_a_key_that_the_control_plane_will_make(tmp_path: Path) -> None:
+    """Of a task's children, and of the operations that return a node: had first, it would keep those from being."""
+    async with plane(tmp_path) as control:
+        node = await ready(control)
+        for key in ("/child/att_1/one", "/alc_1.nod_1.forced.x.1", "/"):
+            await refused(control, 422, "invalid_request", json=submission(node, idempotency_key=key))
+            await refused(control, 422, "invalid_request", json=submission(node), headers={"idempotency-key": key})
+        job = {"name": "x", "command": ["true"], "idempotency_key": "/child/att_1/one"}
+        answer = await control.http.post("/api/v1/projects/train/jobs", json=job)
+        assert (answer.status_code, answer.json()["pointer"]) == (422, "/idempotency_key")
+
+
 async def test_RT_01_P6_the_same_key_gives_the_same_operation_and_another_body_409(tmp_path: Path) -> None:
     async with plane(tmp_path) as control:
         node = await ready(control)

@@ -187,7 +187,7 @@ def test_OP_13_the_control_plane_holds_no_connection_that_it_dialled(house: Hous
 
 def test_OP_14_API_25_the_agent_s_calls_are_these_and_no_others() -> None:
     services = node_pb2.DESCRIPTOR.services_by_name
-    calls = {"Session", "Exchange", "Renew", "Mint", "TaskCall", "FetchBundle", "Relay"}
+    calls = {"Session", "Exchange", "Renew", "Check", "Mint", "TaskCall", "FetchBundle", "Relay"}
     assert {m.name for m in services["NodeService"].methods} == calls
     assert {m.name for m in services["EnrollmentService"].methods} == {"Enroll", "Recover"}
 

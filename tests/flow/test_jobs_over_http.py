@@ -99,6 +99,9 @@ async def test_TE_08_a_tasks_own_call_makes_and_ends_its_children(tmp_path) -> N
         made = await submit_child(fleet.engine, caller, spec("child", image=""), "one")
         again = await submit_child(fleet.engine, caller, spec("child", image=""), "one")
         assert (made.name, made.created, again.job_id, again.created) == ("/ann/parent/child", True, made.job_id, False)
+        made_by = await fleet.engine.reader.operation("train", made.job_id)
+        assert made_by is not None
+        assert made_by.idempotency_key == f"/child/{task.attempt_uid}/one", "of this attempt, and nobody's to ask with"
         shown = await fleet.engine.reader.job("train", made.job_id)
         assert (shown.user, shown.parent, shown.root) == ("ann", "/ann/parent", "/ann/parent")
         (asked,) = [e for e in await fleet.events(made.job_id) if e.type == "operation.requested"]

@@ -17,11 +17,13 @@ from hostler.catalog.manifest import open_catalog, read_bundle, write_bundle
 from hostler.pki import dsse
 from hostler.pki.ceremony import sign_keyset
 from hostler.pki.keyset import parse_keyset
+from hostler.pki.releases import encode_metadata, parse_metadata, verify_releases
 from hostler.pki.rotation import successor
 from hostler.pki.trust import TrustStore
 from hostler.wire.codec_node import decode_envelope, encode_envelope
 from support import builders, resolving
 from support.keys import NOW, Keys
+from support.releases import House
 
 from .mutations import BYTES, JSON, Mutation
 
@@ -43,7 +45,8 @@ _BUNDLES = [
     )
     for version in (2, 3)
 ]
-
+_HOUSE = House()
+_RELEASES = [encode_metadata(_HOUSE.publish()) for _ in range(2)]
 
 Samples = tuple[bytes, bytes]
 
@@ -105,7 +108,21 @@ def judge_catalog(data: bytes, samples: Samples) -> str:
     return ACCEPTED + "as a catalog"
 
 
+def judge_releases(data: bytes, samples: Samples) -> str:
+    """As it comes to a control plane or node."""
+    taken = verify_releases(parse_metadata(data), _HOUSE.keyset, {}, NOW)
+    if (taken.releases, taken.versions, taken.expires_ms) in [_taken(sample) for sample in samples]:
+        return "the same message in another frame"
+    return ACCEPTED + "as releases"
+
+
+def _taken(sample: bytes) -> tuple[object, ...]:
+    taken = verify_releases(parse_metadata(sample), _HOUSE.keyset, {}, NOW)
+    return taken.releases, taken.versions, taken.expires_ms
+
+
 TARGETS = (
+    Target("releases", (_RELEASES[0], _RELEASES[1]), JSON, judge_releases),
     Target("task over the wire", tuple(map(encode_envelope, _TASKS)), BYTES, judge_wire),  # type: ignore[arg-type]
     Target("cancel over the wire", tuple(map(encode_envelope, _CANCELS)), BYTES, judge_wire),  # type: ignore[arg-type]
     Target("task as JSON", tuple(map(dsse.to_json, _TASKS)), JSON, judge_json),  # type: ignore[arg-type]

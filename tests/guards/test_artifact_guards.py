@@ -5,7 +5,7 @@ import pytest
 from support.mutant import Guard, outcome_without
 
 OCI = "hostler.agent.oci"
-NAMES, UNPACK, ROOM, MANIFEST = f"{OCI}.names", f"{OCI}.unpack", f"{OCI}.room", f"{OCI}.manifest"
+NAMES, UNPACK, ROOM, MANIFEST = "hostler.pki.archive", f"{OCI}.unpack", f"{OCI}.room", f"{OCI}.manifest"
 REGISTRY, SIGNATURES, COSIGN = f"{OCI}.registry", f"{OCI}.signatures", "hostler.pki.cosign"
 VERIFY, ARTIFACTS = "hostler.agent.steps.artifact_verify", "hostler.control.kernel.artifacts"
 ARCHIVES = "tests/fault/test_A5_A6_archives.py"
@@ -27,10 +27,11 @@ GUARDS: dict[str, tuple[Guard, str]] = {
         ARCHIVES,
     ),
     "A6_hard_link_to_a_file_only": (Guard(UNPACK, "if not stat.S_ISREG(found.st_mode):", "if False:"), ARCHIVES),
+    "A5_holes": (Guard(UNPACK, 'if getattr(member, "sparse", None) is not None:', "if False:"), ARCHIVES),
     "A5_bytes": (Guard(UNPACK, "if self.bytes > self.most_bytes:", "if False:"), ARCHIVES),
     "A5_entries": (Guard(UNPACK, "if self.entries > self.most_entries:", "if False:"), ARCHIVES),
     "A5_ratio": (Guard(UNPACK, "self._unpacked > self._packed * MOST_RATIO", "False"), ARCHIVES),
-    "A5_header": (Guard(UNPACK, "if self.type in _LONG and self.size > MOST_HEADER:", "if False:"), ARCHIVES),
+    "A5_header": (Guard(NAMES, "if self.type in _LONG and self.size > MOST_HEADER:", "if False:"), ARCHIVES),
     "A5_check_on_the_way": (Guard(UNPACK, "        self._budget.check()", "        pass"), ARCHIVES),
     "A4_digest_of_a_document": (
         Guard(MANIFEST, 'if not same_digest(f"sha256:{sha256_hex(body)}", digest):', "if False:"),
@@ -71,6 +72,14 @@ GUARDS: dict[str, tuple[Guard, str]] = {
     "a_foreign_directory_stays": (
         Guard(ROOM, "if names and MARKER not in names:", "if False:"),
         f"{REAL}::test_a_new_digest_replaces_the_directory_in_one_step_and_a_foreign_directory_is_left",
+    ),
+    "RN_06_a_room_that_somebody_may_come_back_to": (
+        Guard(ROOM, "if touched_s < before_s:", "if True:"),
+        "tests/unit/agent/oci/test_room.py",
+    ),
+    "RN_06_a_room_that_is_gone": (
+        Guard(ROOM, "if not os.fstat(self.descriptor).st_nlink:", "if False:"),
+        "tests/unit/agent/oci/test_room.py",
     ),
     "SK_01_no_tag": (
         Guard("hostler.catalog.oci", "if match is None:", "if False:"),

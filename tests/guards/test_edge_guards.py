@@ -17,6 +17,12 @@ def guard(module: str, text: str, without: str, test: str):
 
 GUARDS = [
     guard(
+        f"{API}.web",
+        "default-src 'none'; script-src",
+        "script-src",
+        f"{EDGE}::test_a_page_is_served_under_a_policy_that_lets_nothing_else_in",
+    ),
+    guard(
         f"{API}.app",
         "        permit(call.principal, self._route.permission)\n",
         "",

@@ -25,6 +25,31 @@ def guard(module: str, text: str, without: str, test: str):
 
 
 GUARDS = [
+    # who may ask for which band, and for whose keys
+    guard(
+        JOBS,
+        "command.actor.role != MEMBER and command.actor.kind != TASK",
+        "command.actor.kind != TASK",
+        f"{RULES}::test_AZ_04_a_member_asks_for_no_band_above_its_own",
+    ),
+    guard(
+        JOBS,
+        "command.actor.role != MEMBER and command.actor.kind != TASK",
+        "command.actor.role != MEMBER",
+        f"{RULES}::test_AZ_04_a_task_gets_no_more_for_its_children_than_its_job_or_a_member_has",
+    ),
+    guard(
+        "hostler.control.api.call",
+        "if (in_body or in_header).startswith(OWN_KEYS):",
+        "if False:",
+        "flow/test_api_bad_inputs.py::test_P6_nobody_takes_a_key_that_the_control_plane_will_make",
+    ),
+    guard(
+        "hostler.control.child_jobs",
+        "{OWN_KEYS}child/{caller.attempt_uid}/",
+        "{caller.attempt_uid}/",
+        "flow/test_jobs_over_http.py::test_TE_08_a_tasks_own_call_makes_and_ends_its_children",
+    ),
     # whose job it is
     guard(JOBS, "        and task.node_id == command.node_id\n", "", CHILD),
     guard(
@@ -103,6 +128,12 @@ GUARDS = [
     ),
     guard(FLOW, "    if count > spec_of(job.spec).retries.preemption:", "    if False:", PREEMPTS),
     # no second copy
+    guard(
+        FLOW,
+        'wants_no_more = code == "container_lost" and spec_of(job.spec).retries.on_lost == "fail"',
+        "wants_no_more = False",
+        f"{RULES}::test_JB_05_what_a_lost_container_means_is_the_job_s_to_say",
+    ),
     guard(
         FLOW,
         "    if unsure and not spec_of(job.spec).relocatable:\n        return None\n",

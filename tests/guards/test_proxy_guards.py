@@ -8,6 +8,8 @@ FORWARD, EXCHANGE = "hostler.agent.containers.forward", "hostler.control.api.exc
 LINES, ROUTE = "hostler.control.api.lines", "hostler.control.api.routes.endpoint_proxy"
 NODE, PASSED = "unit/agent/containers/test_forward.py", "unit/control/api/test_exchange.py"
 SCOPE = "flow/test_endpoint_proxy.py"
+STEP, CARRIED = "hostler.agent.steps.task_forward", "unit/agent/steps/test_task_forward.py"
+LOCAL, PORT = "hostler.cli.endpoint_forward", "unit/cli/test_endpoint_forward.py"
 
 
 def guard(module: str, text: str, without: str, test: str):
@@ -15,6 +17,18 @@ def guard(module: str, text: str, without: str, test: str):
 
 
 GUARDS = [
+    guard(
+        STEP,
+        "Probe(truth=Truth.DONE, ",
+        "Probe(truth=Truth.NOT_DONE, ",
+        f"{CARRIED}::test_TE_22_K2_after_a_restart_it_is_over_and_is_not_begun_again",
+    ),
+    guard(
+        STEP,
+        "Session(relay, _nothing, tty=False)",
+        "Session(relay, lambda data: context.log('stdout', repr(data)), tty=False)",
+        f"{CARRIED}::test_TE_22_it_carries_one_connection_and_says_how_much_and_not_what",
+    ),
     guard(
         FORWARD,
         "    if port not in workloads.ports.held(attempt_uid).values():",
@@ -83,6 +97,27 @@ GUARDS = [
         "        if len(own) >= MOST_OF_ONE:",
         "        if False:",
         f"{PASSED}::test_TE_22_a_principal_has_so_many_and_idle_ones_give_way",
+    ),
+    *(
+        guard(LOCAL, text, without, f"{PORT}::test_TE_22_{test}")
+        for text, without, test in (
+            ('ADDRESS = "127.0.0.1"', 'ADDRESS = "0.0.0.0"', "it_is_open_on_loopback_alone"),
+            (
+                "if host.lower() not in self.server.hosts:",
+                "if False:",
+                "a_name_that_was_made_to_lead_here_gets_nothing",
+            ),
+            ("if origin is not None and origin", "if False and origin", "a_page_of_another_origin_gets_nothing"),
+            (
+                'if site not in ("none", "same-origin") and',
+                "if False and",
+                "a_page_of_another_site_gets_nothing_but_what_somebody_follows",
+            ),
+            (" or _DOTS.search(path):", ":", "no_path_leads_out_of_the_endpoint"),
+            ("if not _TARGET.fullmatch(self.path) or", "if", "what_is_asked_for_is_a_plain_path"),
+            (" or length is not None:", ":", "where_a_body_ends_is_said_once"),
+            ('("authorization", "host",', '("host",', "headers_of_the_client_that_are_ours_to_say_stay_here"),
+        )
     ),
 ]
 

@@ -6,6 +6,8 @@ from support.mutant import Guard, outcome_without
 
 KERNEL = "hostler.control.kernel"
 RECOVER, ANSWER, PROBE = f"{KERNEL}.node_recover", f"{KERNEL}.task_probe", f"{KERNEL}.node_probe"
+LAUNCHES = f"{KERNEL}.launches"
+LAUNCH_TESTS = "tests/unit/control/kernel/test_launches.py"
 TRUTH, KIND = "hostler.agent.journal.truth", "hostler.agent.steps.task_probe"
 KERNEL_TESTS = "tests/unit/control/kernel/test_node_recovery.py"
 AGENT_TESTS = "tests/unit/agent/steps/test_task_probe.py"
@@ -51,6 +53,26 @@ GUARDS = {
     "a first baseline ends no quarantine": (
         PROBE, "if operation.operation_type == _type(draft.settings.allocations.baseline_profile):", "if False:",
         KERNEL_TESTS, "test_AL_11_the_first_probe_of_a_new_node_takes_its_baseline_and_clears_no_quarantine",
+    ),
+    "a launch is asked about once for each age": (
+        LAUNCHES, "        if known or task.state != ASSIGNED or", "        if task.state != ASSIGNED or",
+        LAUNCH_TESTS, "test_LC_17_a_launch_that_stalls_is_asked_about_by_itself_and_promoted",
+    ),
+    "an old launch is not asked about": (
+        LAUNCHES, "draft.now_ms - ASK_AFTER_MS[0], draft.now_ms - RECENT_MS", "draft.now_ms - ASK_AFTER_MS[0], 0",
+        LAUNCH_TESTS, "test_LC_18_what_was_signed_long_ago_is_not_asked_about_at_all",
+    ),
+    "a probe is not probed": (
+        LAUNCHES, " or operation.operation_type == task_probe.TYPE:", ":",
+        LAUNCH_TESTS, "test_a_probe_that_stalls_is_not_probed",
+    ),
+    "an old failure stays one": (
+        LAUNCHES, "elif not unclear or age_ms > RECENT_MS:", "elif not unclear:",
+        LAUNCH_TESTS, "test_LC_18_an_old_failure_and_one_that_is_clear_stay_failures",
+    ),
+    "a clear failure stays one": (
+        LAUNCHES, "unclear = operation.error_code in UNCLEAR_ENDS", "unclear = True",
+        LAUNCH_TESTS, "test_LC_18_an_old_failure_and_one_that_is_clear_stay_failures",
     ),
 }  # fmt: skip
 

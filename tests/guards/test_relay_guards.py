@@ -24,6 +24,24 @@ def guard(module: str, text: str, without: str, test: str):
 
 
 GUARDS = [
+    guard(
+        JOINED,
+        " or (isinstance(frame, RelayData) and frame.stream not in _UP):",
+        ":",
+        f"{RELAYS}::test_X1_a_node_says_only_what_a_node_may_say",
+    ),
+    guard(
+        JOINED,
+        "isinstance(frame, RelayOpen | RelayResize) or ",
+        "",
+        f"{RELAYS}::test_X1_a_node_says_only_what_a_node_may_say",
+    ),
+    guard(
+        KEPT,
+        "line.stream if line.stream in _OF_NODES else AGENT",
+        "line.stream",
+        f"{QUOTAS}::test_OB_07_no_node_speaks_for_the_control_plane",
+    ),
     *(
         guard(JOINED, text, without, f"{RELAYS}::test_X1_a_flood_of_what_costs_no_grant_is_kept_nowhere")
         for text, without in (

@@ -182,6 +182,12 @@ GUARDS = [
         "if not",
         f"{ATTACKS}::test_a_call_for_another_task_or_of_another_time_is_refused",
     ),
+    guard(
+        ACTORS,
+        "self.audience = info.attempt_uid if info",
+        "self.audience = info.task_id if info",
+        f"{ATTACKS}::test_a_call_for_one_try_at_a_task_is_nothing_to_the_next",
+    ),
     guard(ACTORS, "if signing.sha256(body) != head.body_sha256:", "if False:", PICKLES),
     guard(ACTORS, "not (actors.pickle and head.key == signing.NAMESPACE)", "not actors.pickle", PICKLES),
     guard(ACTORS, "not (actors.pickle and head.key == signing.NAMESPACE)", "head.key != signing.NAMESPACE", PICKLES),

@@ -25,7 +25,7 @@ from hostler.control.credentials.contract import Ask
 from hostler.pki.storage import write_private
 from support.certs import ServerCerts, make_server_certs
 from support.moto_s3 import forget
-from support.plane import next_port
+from support.ports import next_port
 from support.tls_server import Asked, TlsServer, tls_server
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]

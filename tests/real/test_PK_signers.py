@@ -12,15 +12,17 @@ import pytest
 
 from hostler.base.clock import SystemClock
 from hostler.base.errors import HostlerError
-from hostler.pki import ceremony
+from hostler.pki import ceremony, release_repo
 from hostler.pki.authority import Authority, make_ca
 from hostler.pki.keys import X509Signer, new_p256
 from hostler.pki.keyset import KeyRole, RoleKeys, encode_key
+from hostler.pki.releases import pack_metadata, parse_metadata, verify_releases
 from hostler.pki.signers import load
 from hostler.pki.storage import write_private, write_public
 from hostler.pki.trust_files import load_trust, save_trust
 from hostler.pki.x509 import issued_by, read_identity
 from support.plane import DOMAIN, plane, prepare
+from support.releases import agent_package, update_keyset
 
 pytestmark = pytest.mark.real
 MODULE = "/usr/lib/softhsm/libsofthsm2.so"
@@ -106,6 +108,18 @@ def check(signer: X509Signer) -> None:
 
 def test_PK_08_a_key_in_a_token_signs_and_issues(token: Path) -> None:
     check(load(token / "ca.key"))
+
+
+def test_PK_08_a_key_in_a_token_signs_releases(token: Path) -> None:
+    """The update key never leaves its token, and a node takes what it signs."""
+    signer = load(token / "ca.key")
+    keyset = update_keyset([signer])
+    by = release_repo.Publisher(keyset, [signer], NOW)
+    release_repo.init(token / "repo", by)
+    (token / "hostler-agent_1.0.0.deb").write_bytes(agent_package("1.0.0"))
+    release_repo.add(token / "repo", by, token / "hostler-agent_1.0.0.deb", release_repo.Facts(("stable",)))
+    taken = verify_releases(parse_metadata(pack_metadata(token / "repo")), keyset, {}, NOW)
+    assert [each.version for each in taken.releases] == ["1.0.0"]
 
 
 def test_PK_08_a_key_in_a_tpm_signs_and_issues(tpm: Path) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from hostler.base.errors import HostlerError
 from hostler.catalog.credentials import RayJoin
 from support.joining import joining, verifying
 from support.machines import Machine, machine_of_this
+from support.ports import next_port
 from support.ray import PLACE, USER, kept_tree, ray_tree, unit
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("machines")]
@@ -40,7 +40,7 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     need_slow("Ray's packages are fetched first, 400 MB", there=kept_tree().exists())
     need("systemd-nspawn", "nsenter")
     need_root()
-    port, dashboard = _free_ports(2)
+    port, dashboard = next_port(), next_port()
     token = secrets.token_hex(24)
     options = ["--head", "--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=1", SMALL]
     options += ["--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}", "--temp-dir=/tmp/head"]
@@ -55,14 +55,6 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
         found.run("install", "-m", "0400", "-o", USER, "/usr/share/head-token", "/run/ray-head-token")
         assert found.run("systemctl", "start", "ray-head.service").returncode == 0
         yield Head(found, port, dashboard, token)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [sock.getsockname()[1] for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return ports
 
 
 def params(head: Head, **more: Any) -> dict[str, Any]:

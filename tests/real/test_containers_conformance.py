@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from conftest import need, need_root
-from hostler.agent.containers import groups
+from hostler.agent.containers import following, groups
 from hostler.agent.containers.containerd import Containerd
 from hostler.agent.containers.docker import Docker
 from hostler.agent.containers.process import Process
 from hostler.agent.containers.runtime import State
-from hostler.agent.containers.spec import ATTEMPT, PHASE, SETUP_PHASE, TASK, Bind, Limits
+from hostler.agent.containers.spec import ATTEMPT, PHASE, SETUP_PHASE, TASK, Bind, Limits, name_of
 from hostler.base.errors import HostlerError
 from support import containerd as support_containerd
 from support import dockerd as support_dockerd
-from support.runtimes import Bed, answered, until
+from support.runtimes import NODE_ID, Bed, answered, until
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("containers")]
 RUNTIMES = ("containerd", "process", "docker")
@@ -59,7 +59,7 @@ async def _process(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
 
 async def _docker(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
     daemon = request.getfixturevalue("docker_daemon")
-    return Bed(Docker(daemon.socket), support_dockerd.IMAGE, daemon.restart)
+    return Bed(Docker(daemon.socket, NODE_ID), support_dockerd.IMAGE, daemon.restart)
 
 
 BEDS: dict[str, Any] = {"containerd": _containerd, "process": _process, "docker": _docker}
@@ -160,6 +160,19 @@ async def test_OB_07_logs_are_followed_to_the_end(bed: Bed) -> None:
         arrived.append((line.text, (await bed.runtime.status(made)).ended))
     assert [text for text, _ in arrived] == ["1", "2", "3"]
     assert not arrived[0][1], "the first line came only when all was over"
+
+
+async def test_P9_whoever_follows_hears_of_writes_and_of_the_end_and_waits_for_no_tick(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower that looked now and then instead would look again in an hour."""
+    monkeypatch.setattr(following, "_TOLD_PAUSE_S", 3600.0)
+    made = await bed.start("sleep 1; echo out; sleep 1; printf end")
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        waiting = group.create_task(bed.runtime.wait(made))
+        told = group.create_task(bed.output(made))
+    assert [(line.text, line.whole) for line in told.result()] == [("out", True), ("end", False)]
+    assert waiting.result().state is State.EXITED
 
 
 async def test_OB_07_logs_keep_to_their_size(bed: Bed) -> None:
@@ -337,7 +350,7 @@ async def test_RN_07_setup_and_command_share_what_an_attempt_has(bed: Bed) -> No
     main = bed.spec("echo main")
     setup = replace(
         main,
-        name=main.name.replace("main", "setup"),
+        name=name_of(main.labels[ATTEMPT], SETUP_PHASE),
         labels={**main.labels, PHASE: SETUP_PHASE},
         command=("/bin/busybox", "sh", "-c", "echo setting up; exit 9"),
     )

@@ -7,13 +7,13 @@ import pytest
 
 from hostler.agent.containers.docker import Docker
 from hostler.agent.containers.runtime import PullAuth
-from hostler.agent.containers.spec import Devices, Limits
+from hostler.agent.containers.spec import ATTEMPT, PHASE, Devices, Limits
 from hostler.base.errors import HostlerError
 from support import dockerd as support_dockerd
 from support.busybox import busybox_layer
 from support.certs import make_server_certs
 from support.registry import TokenServer, lying_registry, registry
-from support.runtimes import Bed
+from support.runtimes import NODE_ID, Bed
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("containers")]
 
@@ -26,7 +26,7 @@ def daemon() -> Iterator[support_dockerd.Dockerd]:
 
 @pytest.fixture
 async def bed(daemon: support_dockerd.Dockerd) -> AsyncIterator[Bed]:
-    made = Bed(Docker(daemon.socket), support_dockerd.IMAGE, daemon.restart)
+    made = Bed(Docker(daemon.socket, NODE_ID), support_dockerd.IMAGE, daemon.restart)
     yield made
     await made.clear()
 
@@ -69,6 +69,20 @@ async def test_a_stranger_s_container_of_the_same_name_is_not_taken_for_ours(bed
     with pytest.raises(HostlerError) as refused:
         await bed.runtime.create(spec)
     assert refused.value.code == "container_failed"
+
+
+async def test_J5_what_only_carries_our_labels_is_not_taken_for_ours(bed: Bed, daemon: support_dockerd.Dockerd) -> None:
+    """A container inherits the labels of its image: whoever wrote that would have the agent stop and remove it."""
+    ours = bed.spec("sleep 60")
+    runtime, wanted = bed.runtime, {ATTEMPT: ours.labels[ATTEMPT]}
+    bed.names.append(await runtime.create(ours))
+    images = {"a stranger": ours.labels, "hostler-x": {**ours.labels, PHASE: "y"}}
+    for name, labels in images.items():
+        bed.names.append(await runtime.create(replace(ours, name=name.replace(" ", "-"), labels=labels)))
+    assert [one.name for one in await runtime.list(wanted)] == [ours.name]
+    other = Docker(daemon.socket, "nod_another")
+    assert await other.list(wanted) == (), "of another node that shares the engine"
+    await other.close()
 
 
 async def test_RN_09_shared_memory_is_as_large_as_asked(bed: Bed) -> None:

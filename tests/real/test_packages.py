@@ -1,7 +1,9 @@
 """PG-03, PG-04, PG-06: the Debian packages: reproducible, clean, and a whole life in a machine that really booted."""
 
+import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,10 +11,15 @@ from pathlib import Path
 import pytest
 
 from conftest import need, need_root
+from hostler.agent.upgrade.unpack import unpack
+from hostler.base.digest import sha256_hex
+from hostler.base.version import __version__
 from hostler.cli.demo_files import Ports
+from hostler.pki.deb import inspect
 from support.archive import SUITE, Archive
-from support.debs import ALL, build
+from support.debs import ALL, build, built
 from support.machines import Machine, machine
+from support.ports import control_ports
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900), pytest.mark.xdist_group("machines")]
 
@@ -27,11 +34,31 @@ def until(found: Callable[[], bool], what: str) -> None:
         time.sleep(0.2)
 
 
-def test_PG_06_two_builds_of_one_commit_are_the_same_bytes(tmp_path: Path) -> None:
+def test_PG_06_two_builds_of_one_commit_are_the_same_bytes_and_what_their_manifest_says(tmp_path: Path) -> None:
     need("dpkg-deb", "git")
-    (first,) = build(tmp_path / "one", "hostler")
-    (again,) = build(tmp_path / "two", "hostler")
+    (first,) = build(tmp_path / "one", "hostler-agent")
+    (again,) = build(tmp_path / "two", "hostler-agent")
     assert first.read_bytes() == again.read_bytes()
+    with first.open("rb") as file:
+        found = inspect(file.fileno())
+        (tmp_path / "version").mkdir()
+        target = os.open(tmp_path / "version", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            assert unpack(file.fileno(), target, lambda: None) == found.manifest
+        finally:
+            os.close(target)
+    assert found.sha256 == sha256_hex(first.read_bytes())
+    assert (found.manifest.version, found.manifest.suite, found.manifest.python) == (__version__, "bookworm", "3.11")
+    assert found.manifest.commit in (committed(), "unknown")
+    assert set(found.manifest.units) == {f"hostler-{name}.service" for name in ("agent", "session", "trial")}
+    if sys.version_info[:2] == (3, 11):
+        argv = [tmp_path / "version/bin/python3", "-I", tmp_path / "version/bin/hostler-agent", "--version"]
+        said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        assert said == f"hostler-agent {__version__} (commit {found.manifest.commit})\n"
+
+
+def committed() -> str:
+    return subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +66,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
     need("debootstrap", "systemd-nspawn", "nsenter", "dpkg-deb", "gpg", "lintian", "git")
     need_root()
     with Archive(tmp_path_factory.mktemp("archive")) as made:
-        for package in build(tmp_path_factory.mktemp("dist"), *ALL):
-            made.take(package)
+        for package in ALL:
+            made.take(built(package))
         yield made
 
 
@@ -115,7 +142,7 @@ def installed(archive: Archive, tmp_path_factory: pytest.TempPathFactory) -> Ite
         "/etc/apt/sources.list": f"deb [signed-by=/etc/apt/keyrings/hostler.asc] {archive.uri} {SUITE} main\n",
     }
     with machine(tmp_path_factory.mktemp("machine"), "gpu-1", files, own_network=False) as booted:
-        yield Installed(booted, Ports.free())
+        yield Installed(booted, control_ports())
 
 
 def test_PG_03_PG_04_a_whole_life(installed: Installed, archive: Archive, tmp_path: Path) -> None:
@@ -136,11 +163,26 @@ def installs(it: Installed) -> None:
     assert "waiting for an enrolment token" in it.shows("hostler-agent.service", "StatusText")
     assert not it.is_active("hostler-control.service"), "it has no keys"
     assert (
-        it.run("systemctl", "is-enabled", "hostler-agent", "hostler-session", "hostler-control").split()
-        == ["enabled"] * 3
+        it.run(
+            "systemctl", "is-enabled", "hostler-agent", "hostler-session", "hostler-trial", "hostler-control"
+        ).split()
+        == ["enabled"] * 4
     )
+    says_what_it_is(it)
     assert it.is_there("/usr/share/man/man8/hostler-agent.8.gz")
     assert it.is_there("/usr/share/bash-completion/completions/hostler")
+
+
+def says_what_it_is(it: Installed) -> None:
+    """PG-06: version and commit; and the tree that dpkg put there is what the manifest lists."""
+    for program in ALL:
+        assert re.fullmatch(rf"{program} [0-9.]+ \(commit ([0-9a-f]{{40}}|unknown)\)\n", it.run(program, "--version"))
+    compare = (
+        "from pathlib import Path; from hostler.pki.manifest import differences, parse_manifest as parse;"
+        "home = Path('/usr/lib/hostler-agent'); manifest = parse((home / 'manifest.json').read_bytes());"
+        "print(differences(home, manifest, units=Path('/usr/lib/systemd/system'), bytecode=True))"
+    )
+    assert it.run("/usr/lib/hostler-agent/bin/python3", "-I", "-c", compare) == "()\n"
 
 
 def sets_up_the_control_plane(it: Installed) -> None:

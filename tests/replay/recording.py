@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from hostler.control.engine import Engine, SystemIds
 from hostler.control.kernel.all_commands import Command
+from hostler.control.kernel.model import Settings
 from support.control import Fleet, FrozenClock, fleet_in
 from support.keys import Keys
 
@@ -69,12 +70,14 @@ class RecordedFleet(Fleet):
         return await super().execute(command)
 
 
-async def replay(recorded: Iterable[Recorded], ids: ReplayedIds, keys: Keys, directory: Path) -> str:
+async def replay(
+    recorded: Iterable[Recorded], ids: ReplayedIds, keys: Keys, directory: Path, settings: Settings | None = None
+) -> str:
     """The digest of a fresh store after the same commands; refusals are part of the history."""
     from hostler.base.errors import HostlerError
 
     clock = FrozenClock()
-    async with fleet_in(directory, keys=keys, clock=clock, ids=ids) as fleet:
+    async with fleet_in(directory, keys=keys, clock=clock, ids=ids, settings=settings) as fleet:
         for now_ms, command in recorded:
             clock.now = now_ms
             try:

@@ -1,4 +1,4 @@
-"""A signed package archive on loopback, of packages made here; and a root of its own to install them into.
+"""A signed package archive, on loopback unless told otherwise, of packages made here; and a root to install them into.
 
 with Archive(directory) as archive:
     archive.add("demo", "1.0", depends="demo-data")
@@ -30,8 +30,8 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 class Archive:
     """Flat on disk, in the usual form on the wire: dists/stable/main/binary-*/Packages."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, address: str = "127.0.0.1") -> None:
+        self.directory, self._address = directory, address
         self.site, self._home = (
             directory / "site",
             Path(tempfile.mkdtemp(prefix="gpg-")),
@@ -42,7 +42,7 @@ class Archive:
 
     def __enter__(self) -> Self:
         handler = functools.partial(_Quiet, directory=str(self.site))
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server = http.server.ThreadingHTTPServer((self._address, 0), handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
         return self
@@ -59,7 +59,7 @@ class Archive:
 
     @property
     def uri(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://{self._address}:{self._server.server_address[1]}"
 
     def repository(self, **changes: Any) -> dict[str, Any]:
         return {"uri": self.uri, "suite": SUITE, "components": ["main"], "signed_by": self.key, **changes}

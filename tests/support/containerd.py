@@ -1,5 +1,6 @@
 """A containerd of the test's own, with its container runtime interface and a bridge network on loopback."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -123,7 +124,7 @@ def _clear(daemon: Containerd) -> None:
     for task in daemon.ctr("tasks", "ls", "-q", check=False).stdout.split():
         daemon.ctr("tasks", "rm", "-f", task, check=False)
     daemon.stop()
-    _end_shims(str(daemon.socket))
+    _end_beside(str(daemon.socket))
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     for mount in sorted((name for name in mounts if name.startswith(f"{daemon.place}/")), reverse=True):
         subprocess.run(["umount", "-l", mount], check=False)
@@ -132,11 +133,14 @@ def _clear(daemon: Containerd) -> None:
     shutil.rmtree(daemon.place, ignore_errors=True)
 
 
-def _end_shims(address: str) -> None:
+def _end_beside(address: str) -> None:
+    """Shims, and keepers of agents that are gone."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"shim" in words[0] and address.encode() in words:
-            os.kill(int(path.parent.name), signal.SIGKILL)
+        ours = b"shim" in words[0] or b"hostler.agent.containers.cri_keeper" in words
+        if ours and address.encode() in words:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(path.parent.name), signal.SIGKILL)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from conftest import need, need_root
 from support.busybox import archive
-from support.containerd import containerd
+from support.containerd import Containerd, containerd
 
 IMAGE = "localhost/task:1"
 BRIDGE, ADDRESS = f"hdocker{os.getpid() % 1_000_000}", f"10.214.{os.getpid() % 250}.1/24"
@@ -33,10 +33,14 @@ class Connection(http.client.HTTPConnection):
 
 
 class Dockerd:
-    """Containers live on in their shims while it is down."""
+    """Containers live on in their shims while it is down.
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    Attributes:
+        below: the containerd it runs on.
+    """
+
+    def __init__(self, place: Path, below: Containerd) -> None:
+        self.place, self.below = place, below
         self.socket = place / "d.sock"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -85,25 +89,25 @@ def dockerd(*, bridge: bool = False) -> Iterator[Dockerd]:
     need_root()
     with containerd() as below:  # as Debian runs it: the engine's own would die with it
         if not bridge:
-            yield from _running(below.socket, "none")
+            yield from _running(below, "none")
             return
         for words in (("add", BRIDGE, "type", "bridge"), ("set", BRIDGE, "up")):
             subprocess.run(["ip", "link", *words], check=True)
         subprocess.run(["ip", "address", "add", ADDRESS, "dev", BRIDGE], check=True)
         try:
-            yield from _running(below.socket, BRIDGE)
+            yield from _running(below, BRIDGE)
         finally:
             subprocess.run(["ip", "link", "del", BRIDGE], check=False)
 
 
-def _running(containerd_socket: Path, bridge: str) -> Iterator[Dockerd]:
+def _running(below: Containerd, bridge: str) -> Iterator[Dockerd]:
     place = Path(tempfile.mkdtemp(prefix="dkr", dir="/tmp"))
     settings = {
         "data-root": str(place / "root"),
         "exec-root": str(place / "exec"),
         "pidfile": str(place / "pid"),
         "hosts": [f"unix://{place}/d.sock"],
-        "containerd": str(containerd_socket),
+        "containerd": str(below.socket),
         "bridge": bridge,
         "iptables": False,
         "ip6tables": False,
@@ -111,7 +115,7 @@ def _running(containerd_socket: Path, bridge: str) -> Iterator[Dockerd]:
         "live-restore": True,
     }
     (place / "daemon.json").write_text(json.dumps(settings))
-    daemon = Dockerd(place)
+    daemon = Dockerd(place, below)
     try:
         daemon.start()
         archive(place / "image.tar", IMAGE)

@@ -50,6 +50,11 @@ class FakeContainer:
     def run_out_of_memory(self) -> None:
         self._end(State.OOM, 137, SIGKILL)
 
+    def never_begin(self) -> None:
+        """Its runtime could not start it."""
+        self.starts -= 1
+        self._end(State.UNSTARTED, 128)
+
     def _end(self, state: State, code: int, number: int = 0) -> None:
         self.state, self.exit_code, self.signal = state, code, number
         self._tell()
@@ -60,7 +65,7 @@ class FakeContainer:
 
     @property
     def ended(self) -> bool:
-        return self.state in (State.EXITED, State.KILLED, State.OOM)
+        return self.state in (State.EXITED, State.KILLED, State.OOM, State.UNSTARTED)
 
 
 Program = Callable[[FakeContainer], Awaitable[None] | None]
@@ -176,7 +181,7 @@ class FakeRuntime:
     async def stop(self, container: str, grace_s: float) -> None:
         self._asked("stop", container)
         one = self.containers.get(container)
-        if one is None or one.ended:
+        if one is None or one.ended or one.state is State.CREATED:
             return
         if one.ignores_term:
             await asyncio.sleep(grace_s)

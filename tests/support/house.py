@@ -9,8 +9,6 @@
 Everything lies below one directory that every user may enter, because commands run as an unprivileged one.
 """
 
-import itertools
-import os
 import secrets
 import shutil
 import subprocess
@@ -35,28 +33,19 @@ from hostler.catalog.resolver import ResolverConfig
 from hostler.cli import demo_files
 from hostler.cli.client import Client
 from hostler.cli.demo import Processes
-from hostler.cli.demo_files import Ports, program
+from hostler.cli.demo_files import program
 from hostler.cli.operations_api import submit_body
 from hostler.cli.settings import Settings
 from hostler.pki import ceremony
 from hostler.pki.bundle import verify_bundle
 from hostler.pki.trust_files import load_trust
+from support.ports import control_ports, node_ports
 
 ORG, PROJECT = "test-org", "test"
 PATH = f"/api/v1/projects/{PROJECT}/operations"
 FINAL = {"succeeded", "failed", "canceled"}
 TERMINAL_EVENTS = {"operation.completed", "operation.failed", "operation.canceled"}
 LIMIT_S = 30.0
-
-
-_nodes = itertools.count()
-
-
-def _own_ports() -> list[int]:
-    """Agents of other houses on this machine do not look into this one's book: each gets a range to itself."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 2
-    first = 20_000 + worker * 4_900 + next(_nodes) % 49 * 100
-    return [first, first + 99]
 
 
 class House:
@@ -72,7 +61,7 @@ class House:
         minters: Callable[[Path], str],
     ) -> None:
         self.home, self.run, self._programs, self._minters = home, run, programs, minters
-        self.ports = Ports.free()
+        self.ports = control_ports()
         self._definitions, self._commands = definitions, commands
         self.pids: dict[str, int] = {}
         self._prepare()
@@ -170,7 +159,7 @@ class House:
         (directory / "root" / "srv").mkdir(parents=True, exist_ok=True)
         containers = containers.format(directory)
         if "port_range" not in containers:
-            containers += f"\nport_range = {_own_ports()}"
+            containers += f"\nport_range = {list(node_ports())}"
         text = demo_files.agent_toml(self.home, name, self.ports, containers)
         text = text.replace("[control]\n", f'[control]\ntransport = "{transport}"\n')
         own = f'ca_file = "{self.home}/source/pki/control/ca.pem"'

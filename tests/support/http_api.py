@@ -17,7 +17,11 @@ from hostler.control.api.lines import Lines
 from hostler.control.api.principal import Authenticator, Projects
 from hostler.control.bundles.files import BundleFiles
 from hostler.control.bundles.settings import BundleSettings
+from hostler.control.delivery.packages import Packages
+from hostler.control.delivery.settings import UpdateSettings
+from hostler.control.kernel.agent_settings import AgentSettings
 from hostler.control.kernel.commands import CreatePrincipal
+from hostler.control.kernel.model import Settings
 from hostler.control.metrics import Metrics
 from hostler.control.rpc.link import Links
 from hostler.control.rpc.progress import ProgressBoard
@@ -25,9 +29,14 @@ from hostler.control.rpc.relays import Relays
 from hostler.control.webhooks.destination import Destinations
 from hostler.control.webhooks.send import Sender
 from hostler.control.webhooks.signing import WebhookKey
+from hostler.pki.keys import new_ed25519
 from support.control import ADMIN, Fleet, FrozenClock, fleet_in
-from support.keys import DOMAIN, NOW, YEAR_MS
+from support.keys import DOMAIN, NOW, YEAR_MS, Keys
 
+PACKAGES_URL = "https://packages.example"
+UPDATES = UpdateSettings(
+    public_url=PACKAGES_URL, reserve_bytes=0, node_address="cp.example:7081", enroll_address="cp.example:7082"
+)
 SCOPES = {"platform_admin": ("", ""), "auditor": ("", ""), "tenant_admin": ("acme", "")}
 
 
@@ -65,8 +74,12 @@ class Api:
 
 
 @asynccontextmanager
-async def api_in(directory: Path, clock: FrozenClock | None = None) -> AsyncIterator[Api]:
-    async with fleet_in(directory, clock=clock) as fleet:
+async def api_in(
+    directory: Path, clock: FrozenClock | None = None, settings: Settings | None = None
+) -> AsyncIterator[Api]:
+    updates = AgentSettings(public_url=PACKAGES_URL, url_key=b"k" * 32)
+    keys, settings = Keys(update=new_ed25519()), settings or Settings(agents=updates)
+    async with fleet_in(directory, clock=clock, keys=keys, settings=settings) as fleet:
         board = ProgressBoard(SystemClock())
         bundles = Bundles(DOMAIN, lambda: [fleet.keys.keyset()])
         reader = fleet.engine.reader
@@ -87,5 +100,6 @@ async def api_in(directory: Path, clock: FrozenClock | None = None) -> AsyncIter
             code_bundles,
             relays,
             Lines(relays),
+            packages=Packages(directory / "packages", UPDATES),
         )
         yield Api(fleet, parts, make_app(parts, "test"))

@@ -27,11 +27,13 @@ class Keys:
     version: int = 1
     catalog_threshold: int = 1
     catalog_more: tuple[FileSigner, ...] = ()
+    update: FileSigner | None = None  # releases of the agent
 
     def keyset(self, *, expires_ms: int = NOW + YEAR_MS) -> bytes:
         """DSSE JSON, signed by the root."""
         catalogers = (self.catalog, *self.catalog_more)
-        everybody = (self.root, self.dispatch, self.artifact, *catalogers, *self.more)
+        updaters = (self.update,) if self.update else ()
+        everybody = (self.root, self.dispatch, self.artifact, *catalogers, *self.more, *updaters)
         keyset = Keyset(
             version=self.version,
             trust_domain=DOMAIN,
@@ -44,7 +46,8 @@ class Keys:
                 KeyRole.CATALOG.value: _role(*catalogers, threshold=self.catalog_threshold),
                 KeyRole.ARTIFACT.value: _role(self.artifact),
                 KeyRole.DESTRUCTIVE.value: _role(*catalogers),
-            },
+            }
+            | ({KeyRole.UPDATE.value: _role(*updaters)} if updaters else {}),
             ca_certificates=(),
         )
         return dsse.to_json(dsse.sign(keyset_payload(keyset), KEYSET_TYPE, [self.root]))

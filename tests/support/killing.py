@@ -2,7 +2,6 @@
 
 import random
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
@@ -12,7 +11,7 @@ Part = tuple[Callable[[], object], Callable[[], object]]  # kills it; starts it 
 class Killer:
     """A thread of rounds: in each round every part is killed once, in an order of the round's own.
 
-    `killed` are the parts in order, each with what `watch` said just before; `away` says from when to when.
+    `killed` are the parts in order, each with what `watch` said just before.
     The pauses before a kill and before the start that follows it are random too.
     """
 
@@ -24,7 +23,6 @@ class Killer:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._failure: BaseException | None = None
         self.killed: list[tuple[str, int]] = []
-        self.away: list[tuple[str, float, float]] = []
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -47,11 +45,9 @@ class Killer:
             self._wait()
             kill, start = self._parts[name]
             self.killed.append((name, self._watch()))
-            began = time.time()
             kill()
             self._wait()
             start()
-            self.away.append((name, began, time.time()))
 
     def _wait(self) -> None:
         threading.Event().wait(self._random.uniform(0.05, 2 * self._pause_s))

@@ -12,6 +12,7 @@ from support.allocations import profiles
 from support.builders import definition
 from support.control import FakeNode
 from support.http_api import Api, api_in
+from support.rolling import AGENTS
 
 BASE = "/api/v1/projects/train/allocations"
 NODES = "/api/v1/admin/nodes"
@@ -70,7 +71,7 @@ class Place:
 
 @asynccontextmanager
 async def place(directory: Path, nodes: int = 1) -> AsyncIterator[Place]:
-    async with api_in(directory) as api:
+    async with api_in(directory, settings=AGENTS) as api:
         made = Place(api)
         await made.prepare(nodes)
         yield made

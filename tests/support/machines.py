@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +51,15 @@ def mirror() -> tuple[str, str]:
 
 def base_tree() -> Path:
     """The tree all machines share, never written to after it was made."""
-    address, suite = mirror()
+    return debian_tree(mirror()[1])
+
+
+def debian_tree(suite: str, before: Callable[[], None] = lambda: None) -> Path:
+    """A minimal Debian of that release, never written to after it was made.
+
+    Args:
+        before: called where it has to be made, which takes minutes; may skip the test.
+    """
     place = os.environ.get("HOSTLER_TEST_CACHE")
     cache = Path(place) if place else Path.home() / ".cache/hostler-tests"
     cache.mkdir(parents=True, exist_ok=True)
@@ -59,16 +67,10 @@ def base_tree() -> Path:
     with (cache / "machine.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # workers of one run need it at the same time
         if not tree.exists():
+            before()
             making = cache / f"making-{suite}"
             shutil.rmtree(making, ignore_errors=True)
-            command = [
-                "debootstrap",
-                "--variant=minbase",
-                f"--include={INCLUDE}",
-                suite,
-                str(making),
-                address,
-            ]
+            command = ["debootstrap", "--variant=minbase", f"--include={INCLUDE}", suite, str(making), mirror()[0]]
             done = subprocess.run(command, capture_output=True, text=True, check=False, env=_with_proxy())
             assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
             making.rename(tree)

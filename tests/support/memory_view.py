@@ -5,6 +5,7 @@ from typing import Any
 
 from hostler.base.errors import HostlerError
 from hostler.catalog.policy import policy_digest
+from hostler.control.kernel.agent_rows import AgentRunRow, NodeAgentRow, ReleaseRow
 from hostler.control.kernel.all_commands import Command
 from hostler.control.kernel.allocation_rows import AllocationRow, CordonRow, LeaseRow, LinkRow
 from hostler.control.kernel.allocation_states import assignable
@@ -32,11 +33,12 @@ from support.builders import definition
 from support.control import CountingIds
 from support.keys import NOW
 from support.memory_jobs import MemoryJobs
+from support.memory_rollouts import MemoryRollouts
 
 FINAL = ("succeeded", "failed", "canceled")
 
 
-class MemoryView(MemoryJobs):
+class MemoryView(MemoryJobs, MemoryRollouts):
     """Implements `kernel.model.View`."""
 
     def __init__(self) -> None:
@@ -95,6 +97,17 @@ class MemoryView(MemoryJobs):
 
     def unanswered_cancels(self, now_ms: int, limit: int) -> list[TaskRow]:
         return []
+
+    def stalled_launches(self, expires_until_ms: int, expires_after_ms: int, limit: int) -> list[TaskRow]:
+        found = []
+        for task in self._where(TaskRow, state="assigned", cancel_requested=0, child_cluster=""):
+            cursor, node = self.get(CursorRow, task.node_id), self.get(NodeRow, task.node_id)
+            running = len(self._where(TaskRow, node_id=task.node_id, state="running"))
+            is_here = node.connection == "connected" and not node.hold and running < node.parallel_tasks
+            taken = 1 <= task.sequence <= cursor.accepted_sequence
+            if is_here and taken and expires_after_ms < task.expires_at_ms <= expires_until_ms:
+                found.append(task)
+        return sorted(found, key=lambda task: (task.expires_at_ms, task.task_id))[:limit]
 
     def steps_of(self, task_id: str, attempt_number: int) -> list[StepRow]:
         return self._where(StepRow, task_id=task_id, attempt_number=attempt_number)
@@ -159,6 +172,19 @@ class MemoryView(MemoryJobs):
 
     def cordons_of(self, node_id: str) -> list[CordonRow]:
         return self._where(CordonRow, node_id=node_id)
+
+    def all_releases(self) -> list[ReleaseRow]:
+        return self._where(ReleaseRow)
+
+    def releases_of(self, version: str) -> list[ReleaseRow]:
+        return self._where(ReleaseRow, version=version)
+
+    def agents_in(self, channel: str) -> list[NodeAgentRow]:
+        return self._where(NodeAgentRow, channel=channel)
+
+    def due_agent_runs(self, now_ms: int, limit: int) -> list[AgentRunRow]:
+        rows = [row for row in self._where(AgentRunRow, finished_at_ms=0) if row.deadline_ms <= now_ms]
+        return sorted(rows, key=lambda row: row.deadline_ms)[:limit]
 
     def endpoints_of_task(self, task_id: str) -> list[EndpointRow]:
         return self._where(EndpointRow, task_id=task_id)

@@ -26,7 +26,8 @@ from hostler.wire.report import StepReport, StepStatus, TaskReport, TaskStatus
 from hostler.wire.task import TaskSpec
 from support import plane as planes
 from support.fake_node import FakeNode, Session
-from support.plane import Plane, next_port
+from support.plane import Plane
+from support.ports import next_port
 
 HUB = "https://hub.test"
 INTENT = {"endpoint": HUB, "repository": "team/model"}

@@ -1,11 +1,8 @@
 """A whole control plane inside the test: the real service on loopback ports, its keys made by the ceremony."""
 
 import asyncio
-import itertools
-import os
-import socket
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +25,7 @@ from hostler.pki.trust_files import load_trust
 from support import fake_node
 from support.builders import definition
 from support.fake_node import FakeNode
+from support.ports import control_ports
 
 DOMAIN = "plane.hostler"
 ORG, PROJECT = "acme", "train"
@@ -118,25 +116,6 @@ class Plane:
             db.close()
 
 
-def _own_ports() -> Iterator[int]:
-    """Below those the kernel hands out, and apart from other workers': free now and still free a moment later."""
-    first = 10_000 + 2_000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    for port in itertools.cycle(range(first, first + 2_000)):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        yield port
-
-
-_ports = _own_ports()
-
-
-def next_port() -> int:
-    return next(_ports)
-
-
 def operations(project: str = PROJECT) -> str:
     return f"/api/v1/projects/{project}/operations"
 
@@ -149,7 +128,7 @@ def submission(*nodes: FakeNode, **changes: Any) -> dict[str, Any]:
 
 def prepare(home: Path, **settings: Any) -> ControlConfig:
     """Keys and a configuration on ports of its own."""
-    ports = Ports(next(_ports), next(_ports), next(_ports))
+    ports = control_ports()
     now_ms = SystemClock().now_ms()
     ceremony.init(home / "pki", trust_domain=DOMAIN, cluster_id="main", hosts=("127.0.0.1",), now_ms=now_ms)
     values = {

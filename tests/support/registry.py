@@ -7,12 +7,12 @@ import http.client
 import http.server
 import io
 import json
-import socket
 import ssl
 import subprocess
 import tarfile
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, utils
 
 from conftest import need
 from support.certs import ServerCerts
+from support.ports import next_port
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -38,11 +39,11 @@ def sha(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class Registry:
-    """`push_token` opens it for the test's own pushes."""
+    """`push_as` opens it for the test's own pushes: an `Authorization` header."""
 
     port: int
     certs: ServerCerts
-    push_token: str = ""
+    push_as: str = ""
 
     @property
     def name(self) -> str:
@@ -52,8 +53,8 @@ class Registry:
         context = ssl.create_default_context(cafile=str(self.certs.ca))
         connection = http.client.HTTPSConnection("localhost", self.port, context=context, timeout=20)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        if self.push_token:
-            named["Authorization"] = f"Bearer {self.push_token}"
+        if self.push_as:
+            named["Authorization"] = self.push_as
         try:
             connection.request(method, path, body or None, named)
             answer = connection.getresponse()
@@ -129,10 +130,12 @@ def entry(name: str, type_: bytes = tarfile.REGTYPE, **fields: Any) -> tarfile.T
 
 
 @contextmanager
-def registry(place: Path, certs: ServerCerts, tokens: "TokenServer | None" = None) -> Iterator[Registry]:
-    """Debian's docker-registry."""
+def registry(
+    place: Path, certs: ServerCerts, tokens: "TokenServer | None" = None, login: tuple[str, str] | None = None
+) -> Iterator[Registry]:
+    """Debian's docker-registry: for everybody, for those with a token, or for this name and password alone."""
     need("docker-registry")
-    port = _free_port()
+    port = next_port()
     config: dict[str, Any] = {
         "version": 0.1,
         "log": {"level": "error", "accesslog": {"disabled": True}},
@@ -142,17 +145,32 @@ def registry(place: Path, certs: ServerCerts, tokens: "TokenServer | None" = Non
     if tokens is not None:
         token = {"realm": tokens.realm, "service": "test", "issuer": "test", "rootcertbundle": str(certs.certificate)}
         config["auth"] = {"token": token}
+    if login is not None:
+        config["auth"] = {"htpasswd": {"realm": "test", "path": str(_htpasswd(place, *login))}}
     file = place / f"registry-{port}.yml"
     file.write_text(json.dumps(config))  # JSON is YAML
     with (place / "registry.log").open("wb") as log:
         process = subprocess.Popen(["docker-registry", "serve", str(file)], stdout=log, stderr=log)
     try:
-        made = Registry(port, certs, tokens.token("*", ("pull", "push")) if tokens else "")
+        push_as = f"Bearer {tokens.token('*', ('pull', 'push'))}" if tokens else ""
+        if login is not None:
+            push_as = f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"
+        made = Registry(port, certs, push_as)
         _until_it_answers(made, process)
         yield made
     finally:
         process.terminate()
         process.wait(10)
+
+
+def _htpasswd(place: Path, name: str, password: str) -> Path:
+    """The registry takes bcrypt alone; what it is made by goes with Python 3.13."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import crypt
+    file = place / "htpasswd"
+    file.write_text(f"{name}:{crypt.crypt(password, crypt.mksalt(crypt.METHOD_BLOWFISH, rounds=16))}\n")
+    return file
 
 
 @contextmanager
@@ -196,12 +214,6 @@ def _until_it_answers(made: Registry, process: "subprocess.Popen[bytes]") -> Non
         else:
             return
     raise AssertionError("the registry does not answer")
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port: int = sock.getsockname()[1]
-        return port
 
 
 @dataclass

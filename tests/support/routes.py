@@ -21,6 +21,9 @@ NAMES = {
     "task_id": "tsk_x",
     "endpoint_id": "web-id",
     "rest": "metrics",
+    "run_id": "run_x",
+    "channel": "stable",
+    "rollout_id": "rol_x",
 }
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from hostler.agent.containers.runtime import Line, Status
-from hostler.agent.containers.spec import ATTEMPT, MAIN_PHASE, PHASE, TASK, ContainerSpec
+from hostler.agent.containers.spec import ATTEMPT, MAIN_PHASE, NODE, PHASE, TASK, ContainerSpec, name_of
 from hostler.base.errors import HostlerError
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
+NODE_ID = "nod_test"
 
 
 @dataclass
@@ -30,9 +31,9 @@ class Bed:
 
     def spec(self, script: str, **changed: Any) -> ContainerSpec:
         name = f"t{os.getpid()}-{next(_numbers)}"
-        labels = {ATTEMPT: name, TASK: f"task-{name}", PHASE: MAIN_PHASE}
+        labels = {ATTEMPT: name, TASK: f"task-{name}", PHASE: MAIN_PHASE, NODE: NODE_ID}
         spec = ContainerSpec(
-            name=f"{name}-main",
+            name=name_of(name, MAIN_PHASE),
             image=self.image,
             command=("/bin/busybox", "sh", "-c", script),
             environment={"PATH": "/bin:/usr/bin"},

@@ -7,7 +7,7 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from support import containerd, dockerd
 from support.busybox import busybox_layer
 from support.certs import ServerCerts
 from support.house import PROJECT, House, open_house
+from support.ports import node_ports
 from support.registry import Registry, TokenServer, entry, registry
 
 IMAGE, PRIVATE = "team/a", "team/private"
@@ -28,6 +29,9 @@ PYTHON = "/usr/bin/python3"
 LIMIT_S = 40.0
 
 
+KEEPER = "keeper"  # of containers: it serves the node, and leaves when it has had nothing to do for a minute
+
+
 @dataclass
 class Site:
     """
@@ -35,6 +39,7 @@ class Site:
         image: by digest; "" for the process runtime.
         restart: kills the runtime's daemon and starts it again.
         listed: what the runtime itself has, by its own tools.
+        ports: first and last of those that tasks may have.
     """
 
     runtime: str
@@ -45,15 +50,14 @@ class Site:
     settings: str
     restart: Callable[[], None]
     listed: Callable[[], list[str]]
+    ports: tuple[int, int] = field(default_factory=node_ports)
 
     # -- nodes ------------------------------------------------------------------------------------
 
-    def node(self, name: str, first_port: int = 20_000) -> None:
+    def node(self, name: str, ports: tuple[int, int] | None = None) -> None:
         """An agent that is this machine; its log directory is not there yet."""
         self.house.enrol(name)
-        allowed = (
-            f'allow_mounts = ["/usr"]\nallow_host_network = true\nport_range = [{first_port}, {first_port + 99}]\n'
-        )
+        allowed = f'allow_mounts = ["/usr"]\nallow_host_network = true\nport_range = {list(ports or self.ports)}\n'
         more = f'log_dir = "{{}}/logs/of/containers"\nnode_address = "127.0.0.1"\n{allowed}{self.settings}'
         self.house.configure(name, root="/", containers=more, ca_file=self.held.certs.ca)
         self.house.start(name)
@@ -138,7 +142,8 @@ class Site:
         places = [self.state(name) / "containers" for name in nodes or ("a",)]
         kept = [place / part for place in places for part in ("scratch", "processes", "tasks", "run")]
         kept += [self.house.home / name / "logs/of/containers" for name in nodes or ("a",)]
-        found = [str(path) for place in kept if place.is_dir() for path in place.iterdir()]
+        found = [str(path) for place in kept if place.is_dir() for path in place.iterdir() if path.name != KEEPER]
+        found += [str(note) for place in places for note in (place / "run" / KEEPER).glob("*.json")]
         running = [str(pid) for name in nodes or ("a",) for pid in pids(self.house.node(name)["node_id"], "WORKER_ID")]
         return self.listed() + found + running
 

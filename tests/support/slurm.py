@@ -1,9 +1,7 @@
 """A real Slurm controller with its munge daemon, in a folder and on loopback."""
 
-import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from support.ports import next_port
 
 CLUSTER = "hostlertest"
 SETTINGS = {
@@ -48,7 +48,7 @@ class Controller:
 @contextmanager
 def controller(folder: Path, node: str) -> Iterator[Controller]:
     """Starts munged and slurmctld; `folder` must be open to every user and in nobody else's hands."""
-    port, node_port = _free_ports(2)
+    port, node_port = next_port(), next_port()
     key = os.urandom(128)
     run = folder / "run"
     for made in (run, folder / "state"):
@@ -106,16 +106,3 @@ def _until(there: Any, process: "subprocess.Popen[bytes]", folder: Path) -> None
             logs = [f"{path.name}: {path.read_text(errors='replace')[-1500:]}" for path in folder.glob("*.out")]
             raise AssertionError("Slurm's controller did not start:\n" + "\n".join(logs))
         time.sleep(0.05)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Below those that the kernel gives to whoever connects: daemons that start later still find them free."""
-    first = 17_000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) * 200
-    found: list[int] = []
-    for port in range(first, first + 200):
-        with contextlib.suppress(OSError), socket.socket() as tried:
-            tried.bind(("127.0.0.1", port))
-            found.append(port)
-        if len(found) == count:
-            break
-    return found

@@ -34,8 +34,8 @@ FACTS = TaskFacts(
 )
 ITEM = {
     "endpoint_id": "e1", "name": "a", "namespace": "/ann/train", "address": "10.0.0.7:30001", "metadata": {},
-    "task_id": "tsk_1", "operation_id": "op_1", "node_id": "nod_1", "node_name": "gpu-1", "registered_at_ms": 1,
-    "renewed_at_ms": 1, "lease_deadline_ms": 2**50,
+    "task_id": "tsk_1", "attempt_uid": "att_1", "operation_id": "op_1", "node_id": "nod_1", "node_name": "gpu-1",
+    "registered_at_ms": 1, "renewed_at_ms": 1, "lease_deadline_ms": 2**50,
 }  # fmt: skip
 JOB = {
     "job_id": "op_2", "job": "/ann/train/child/x", "parent": "/ann/train/child", "status": "running", "tasks_total": 1,

@@ -33,7 +33,8 @@ from hostler.wire.task import TaskSpec
 from support.fake_node import FakeNode, Session
 from support.jobs import can
 from support.outside import InProcess
-from support.plane import ORG, PROJECT, Plane, next_port, operations
+from support.plane import ORG, PROJECT, Plane, operations
+from support.ports import next_port
 
 _SHIPPED = {each.ref: each for each, _ in load_profiles(builtin_profiles()).definitions}
 JOBS, PRIVATE = _SHIPPED["job.container.run@v1"], _SHIPPED["job.container.private@v1"]

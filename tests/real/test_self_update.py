@@ -1,0 +1,385 @@
+"""LC-10, LC-12, LC-13, LC-16, LC-21, PG-06; U1, U2, U3, K7: a booted host that replaces its own agent, and goes back.
+
+One version after the other is put on one host, each higher than the last, so that none is taken for one that lies
+there already. What runs at the end of each test is good, and in service.
+"""
+
+import contextlib
+import itertools
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from conftest import need_slow
+from support.agent_releases import TOML, Releases, open_releases, version_of
+from support.bad_agents import good_package
+from support.hosts import AGENT, SESSION, Bed, Busy, Host, open_hosts
+from support.house import FINAL
+from support.releases import agent_package
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(400), pytest.mark.xdist_group("machines")]
+
+BASE, TRIAL = "/var/lib/hostler-agent", "hostler-trial.service"
+LIMIT_S = 120.0  # from the order to the end of a trial that fails, with its return (LC-16)
+SHORT_S = 30
+STAGE, ACTIVATE = "agent.upgrade.stage", "agent.upgrade.activate"
+
+
+class Updater:
+    """One host, its agent, and the releases that come."""
+
+    def __init__(self, bed: Bed, releases: Releases) -> None:
+        self.bed, self.house, self.releases = bed, bed.house, releases
+        self.host: Host = bed["n1"]
+        self._numbers = itertools.count(1)
+        self.runs = self.version()
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    def version(self) -> str:
+        status: str = msgspec.json.decode(self.host.read("/var/lib/hostler/status.json"))["version"]
+        return status
+
+    def check_one_agent(self, version: str) -> None:
+        """Both units are of that version, and there is no other agent."""
+        self.bed.until_in_service("n1")
+        self.host.until(lambda: self.version() == version, f"version {version} does not run")
+        command = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null; echo; done"
+        lines = self.host.run("sh", "-c", command).splitlines()
+        for word in (" run ", " session "):
+            (line,) = [line for line in lines if "bin/hostler-agent" in line and word in line]
+            slot = f"/slots/{version}-" in line
+            assert slot or "/usr/lib/hostler-agent/" in line, line
+        assert not self.host.exists(f"{BASE}/trial.json")
+        self.host.until(lambda: self.host.unit(TRIAL).active == "inactive", "the watcher goes on")
+        self.bed.noop("n1")
+
+    def record(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.json.decode(self.host.path(f"{BASE}/{name}.json").read_bytes())
+        return found
+
+    # -- what is done -------------------------------------------------------------------------------------------------
+
+    def staged(self, kind: str = "") -> str:
+        """A new version, on the disk."""
+        version = self.published(kind)
+        operation = self.house.finished(self.submit(STAGE, self.releases.inputs(version)), 90)
+        assert operation["status"] == "succeeded", (operation, self.host.journal())
+        return version
+
+    def published(self, kind: str = "", *, small: bool = False) -> str:
+        version = f"1.{next(self._numbers)}.0"
+        self.releases.publish(self.small(version) if small else version_of(version, kind))
+        return version
+
+    def small(self, version: str) -> Path:
+        """A package in form, and no more."""
+        made = self.house.home / f"hostler-agent_{version}-1~deb12u1_amd64.deb"
+        made.write_bytes(agent_package(version))
+        return made
+
+    def submit(self, kind: str, inputs: dict[str, Any] | None = None) -> str:
+        return self.house.submit(f"{kind}@v1", inputs or {}, nodes=("n1",))
+
+    def activate(self, version: str, seconds: int = SHORT_S) -> str:
+        return self.submit(ACTIVATE, {"version": version, "trial_seconds": seconds})
+
+    def verify(self) -> None:
+        """What the control plane sends while a version is on trial; the answer may be long in coming."""
+        self.submit("node.agent.verify")
+
+    def ended(self, operation_id: str, limit_s: float = LIMIT_S) -> dict[str, Any]:
+        operation: dict[str, Any] = self.house.finished(operation_id, limit_s)
+        return operation
+
+    def kept(self, version: str, operation_id: str, limit_s: float = LIMIT_S) -> dict[str, Any]:
+        """The end of a trial that it stands; → the step's outputs. The version before may take what is sent first."""
+        end = time.monotonic() + limit_s
+        while time.monotonic() < end and self.house.operation(operation_id)["status"] not in FINAL:
+            self.verify()
+            time.sleep(4)
+        operation = self.ended(operation_id, 5)
+        assert operation["status"] == "succeeded", (operation, self.host.journal("-u", TRIAL, "-u", AGENT))
+        self.runs = version
+        self.check_one_agent(version)
+        return self.outputs(operation_id)
+
+    def outputs(self, operation_id: str) -> dict[str, Any]:
+        (receipt,) = self.house.receipts(operation_id)
+        (task,) = self.house.operation(operation_id)["tasks"]
+        found: dict[str, Any] = task["steps"][-1]["outputs"]
+        assert receipt["status"] == "succeeded"
+        return found
+
+    def returned(self, version: str, operation_id: str) -> str:
+        """The end of a trial that it does not stand; → why, in the words of the version returned to (EV-09)."""
+        operation = self.ended(operation_id)
+        (task,) = operation["tasks"]
+        assert (operation["status"], task["error_code"]) == ("failed", "upgrade_rolled_back"), operation
+        told = self.record("returned")
+        assert (told["version"], told["to_version"], told["task_id"]) == (version, self.runs, task["task_id"])
+        self.check_one_agent(self.runs)
+        reason: str = told["reason"]
+        assert reason in task["error_message"]
+        return reason
+
+    @contextlib.contextmanager
+    def held_at(self, point: str, *, agent: bool) -> Iterator[Callable[[], None]]:
+        """The process that comes to `point` stops there. What it gives waits for that."""
+        plain = self.host.read(TOML)
+        self.host.put(TOML, plain + f'\n[testing]\nenabled = true\nfault_points = ["{point}"]\n')
+        if agent:
+            self.host.run("systemctl", "restart", AGENT)
+            self.bed.until_in_service("n1")
+
+        def wait() -> None:
+            self.host.until(lambda: self._is_held(AGENT if agent else TRIAL), f"{point} was not reached", 60)
+
+        yield wait
+        self.host.put(TOML, plain)
+
+    def _is_held(self, unit: str) -> bool:
+        pid = self.host.unit(unit).pid
+        return pid != 0 and "State:\tT" in self.host.run("cat", f"/proc/{pid}/status", status=None)
+
+    def power_cut(self) -> None:
+        self.host.power_cut()
+        self.host.power_on()
+        self.host.booted()
+
+
+@pytest.fixture(scope="module")
+def updater() -> Iterator[Updater]:
+    with open_hosts(1) as bed, open_releases(bed) as releases:
+        yield Updater(bed, releases)
+
+
+# -- every run of the tests -------------------------------------------------------------------------------------------
+
+
+def test_LC_13_LC_21_a_good_version_is_staged_without_a_trace_and_then_activated(updater: Updater) -> None:
+    host, before = updater.host, updater.host.unit()
+    version = updater.staged()
+    assert host.unit() == before
+    assert updater.version() == updater.runs
+    serial = updater.host.read("/var/lib/hostler/identity/node.json")
+    operation_id = updater.activate(version)
+    host.until(lambda: host.unit().pid not in (0, before.pid), "the agent was not restarted")
+    outputs = updater.kept(version, operation_id)
+    assert all(outputs["checks"][name] for name in ("started", "renewed", "connected", "task_done"))
+    assert updater.host.read("/var/lib/hostler/identity/node.json") != serial
+    assert outputs["from_version"] == "0.1.0"
+    assert host.unit().restarts == 0
+
+
+def test_U1_LC_16_a_version_that_crashes_at_its_start_is_given_up_at_once(updater: Updater) -> None:
+    version = updater.staged("crash_loops")
+    began = time.monotonic()
+    reason = updater.returned(version, updater.activate(version))
+    assert reason == "3 starts of it failed"
+    assert time.monotonic() - began < 40
+    again = updater.submit(STAGE, updater.releases.inputs(version))
+    assert updater.ended(again)["status"] == "succeeded", "the node has learned nothing from it that is not known"
+
+
+def test_U3_LC_12_what_is_not_signed_or_is_older_is_refused_and_the_agent_runs_on(updater: Updater) -> None:
+    host, before = updater.host, updater.host.unit()
+    inputs = updater.releases.inputs(updater.published(small=True))
+    old = updater.releases.served["/releases.json"]
+    updater.releases.publish(updater.small("0.0.9"))
+    for wanted, code in (
+        (updater.releases.inputs("0.0.9"), "downgrade_denied"),
+        (inputs | {"sha256": "a" * 64}, "release_untrusted"),
+        (inputs | {"url": inputs["url"] + "?expired"}, "source_unreachable"),
+    ):
+        operation = updater.ended(updater.submit(STAGE, wanted))
+        assert (operation["status"], operation["error_code"]) == ("failed", code), operation
+    updater.releases.served["/releases.json"] = old
+    operation = updater.ended(updater.submit(STAGE, inputs))
+    assert operation["error_code"] == "release_rollback"
+    operation = updater.ended(updater.activate("9.9.9"))
+    assert operation["error_code"] == "upgrade_not_staged"
+    assert host.unit() == before
+
+
+# -- with HOSTLER_SLOW=1 ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow() -> None:
+    need_slow("it waits for the ends of trials")
+
+
+@pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize(
+    ("kind", "missed"),
+    [
+        ("cannot_renew", "renew its certificate"),
+        ("cannot_poll", "hold its session"),
+        ("hangs", "did not start"),
+    ],
+)
+def test_U1_LC_21_a_version_that_is_bad_in_another_way_is_given_up(updater: Updater, kind: str, missed: str) -> None:
+    version = updater.staged(kind)
+    began = time.monotonic()
+    operation_id = updater.activate(version)
+    updater.host.until(lambda: updater.version() == version or kind == "hangs", "it was not started")
+    updater.verify()
+    assert missed in updater.returned(version, operation_id)
+    assert time.monotonic() - began < LIMIT_S
+
+
+@pytest.mark.usefixtures("slow")
+def test_U1_a_version_that_is_slow_to_start_is_kept(updater: Updater) -> None:
+    version = updater.staged("slow_start")
+    operation_id = updater.activate(version, 90)
+    updater.kept(version, operation_id)
+
+
+@pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_U1_a_watcher_that_is_killed_comes_back_and_judges(updater: Updater, how: signal.Signals) -> None:
+    version = updater.staged("hangs")
+    operation_id = updater.activate(version)
+    updater.host.until(lambda: updater.host.exists(f"{BASE}/trial.json"), "there is no trial")
+    for _ in range(5):
+        updater.host.until(lambda: updater.host.unit(TRIAL).pid != 0, "the watcher does not come back")
+        updater.host.signal(how, TRIAL)
+        time.sleep(1.0)
+    assert "did not start" in updater.returned(version, operation_id)
+
+
+@pytest.mark.usefixtures("slow")
+def test_U1_when_both_versions_are_bad_the_package_runs(updater: Updater) -> None:
+    """The one before was good until it was returned to."""
+    host = updater.host
+    slot = updater.record("book")["good"][-1]
+    version = updater.staged("crash_loops")
+    site = f"{BASE}/slots/{slot}/lib/python3.11/site-packages/hostler/agent/main.py"
+    good = host.read(site)
+    with updater.held_at("before_intent:stop:trial.return", agent=False) as held:
+        operation_id = updater.activate(version)
+        held()
+        host.put(
+            site, good.replace("def _run(", "import sys\n\ndef _run(").replace("    leave_no_core()", "    sys.exit(1)")
+        )
+        host.run("systemctl", "kill", "--signal=KILL", TRIAL)
+    updater.ended(operation_id)
+    updater.check_one_agent("0.1.0")
+    assert not host.exists(f"{BASE}/current")
+    updater.runs = "0.1.0"
+
+
+@pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize(
+    "busy", [Busy(status="UNAVAILABLE", error_code="", retry_after_s=3), Busy(status="RESOURCE_EXHAUSTED")]
+)
+def test_U2_a_control_plane_that_turns_the_node_away_has_nothing_rolled_back(updater: Updater, busy: Busy) -> None:
+    """For twice the length of the trial and more, while it is on."""
+    version = updater.staged()
+    operation_id = updater.activate(version)
+    updater.host.until(lambda: updater.host.exists(f"{BASE}/trial.json"), "there is no trial")
+    updater.bed.throttle("n1", busy=busy)
+    try:
+        end = time.monotonic() + 2.5 * SHORT_S
+        while time.monotonic() < end:
+            assert updater.host.exists(f"{BASE}/trial.json"), updater.host.journal("-u", TRIAL)
+            time.sleep(0.5)
+    finally:
+        updater.bed.through("n1")
+    assert updater.kept(version, operation_id)["extended"] >= 1
+
+
+@pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize("point", ["before_intent", "after_intent", "after_effect"])
+def test_U3_K7_a_power_cut_while_the_link_is_switched_leaves_one_version_that_works(
+    updater: Updater, point: str
+) -> None:
+    version = updater.staged()
+    with updater.held_at(f"{point}:stop:trial.switch", agent=False) as held:
+        operation_id = updater.activate(version)
+        held()
+        updater.power_cut()
+        held()  # it comes to the same point again
+        updater.power_cut()
+    updater.host.run("systemctl", "kill", "--signal=KILL", TRIAL)
+    updater.kept(version, operation_id)
+
+
+@pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize("point", ["before_intent", "after_intent", "after_effect"])
+def test_U3_K7_a_power_cut_on_the_way_back_leaves_one_version_that_works(updater: Updater, point: str) -> None:
+    version = updater.staged("crash_loops")
+    with updater.held_at(f"{point}:stop:trial.return", agent=False) as held:
+        operation_id = updater.activate(version)
+        held()
+        updater.power_cut()
+    updater.host.run("systemctl", "kill", "--signal=KILL", TRIAL, status=None)
+    updater.returned(version, operation_id)
+
+
+@pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize("kind", [STAGE, ACTIVATE])
+@pytest.mark.parametrize("point", ["before_intent", "after_intent", "after_effect"])
+def test_U3_K7_a_power_cut_at_a_boundary_of_the_step_converges(updater: Updater, kind: str, point: str) -> None:
+    if (kind, point) == (ACTIVATE, "after_effect"):
+        pytest.skip("by then another version runs, and it is the trial's own boundary")
+    version = updater.published() if kind == STAGE else updater.staged()
+    with updater.held_at(f"{point}:stop:{kind}", agent=True) as held:
+        operation_id = updater.submit(STAGE, updater.releases.inputs(version)) if kind == STAGE else ""
+        operation_id = operation_id or updater.activate(version)
+        held()
+        updater.power_cut()
+    updater.host.signal(signal.SIGKILL)
+    if kind == ACTIVATE:
+        updater.kept(version, operation_id)
+        return
+    assert updater.ended(operation_id)["status"] == "succeeded"
+    updater.check_one_agent(updater.runs)
+
+
+@pytest.mark.usefixtures("slow")
+def test_K7_a_power_cut_while_a_version_is_unpacked_leaves_no_half_of_it(updater: Updater) -> None:
+    version = updater.published()
+    operation_id = updater.submit(STAGE, updater.releases.inputs(version))
+    updater.host.until(
+        lambda: f".new-{version}" in updater.host.run("ls", "-a", f"{BASE}/slots", status=None), "it is not unpacked"
+    )
+    updater.power_cut()
+    updater.bed.until_in_service("n1")
+    assert updater.ended(operation_id)["status"] == "succeeded"
+    assert ".new-" not in updater.host.run("ls", "-a", f"{BASE}/slots")
+    activated = updater.activate(version)
+    updater.kept(version, activated)
+
+
+@pytest.mark.usefixtures("slow")
+def test_LC_13_EV_09_an_administrator_returns_to_the_version_before(updater: Updater) -> None:
+    before, version = updater.runs, updater.staged()
+    operation_id = updater.activate(version)
+    updater.kept(version, operation_id)
+    operation_id = updater.submit("agent.upgrade.rollback", {"reason": "slower than before", "trial_seconds": SHORT_S})
+    updater.host.until(lambda: updater.version() == before, "it did not return")
+    updater.kept(before, operation_id)
+    told = updater.record("returned")
+    assert (told["version"], told["to_version"], told["task_id"], told["reason"]) == (
+        version, before, "", "slower than before",
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("slow")
+def test_LC_13_an_installation_by_dpkg_wins_over_every_slot(updater: Updater) -> None:
+    host, version = updater.host, "3.0.0"
+    host.put("/root/next.deb", good_package(version))  # with its maintainer scripts
+    host.run("systemd-run", "--wait", "--unit=install", "dpkg", "-i", "/root/next.deb")
+    updater.runs = version
+    updater.check_one_agent(version)
+    assert not host.exists(f"{BASE}/current")
+    host.run("systemd-run", "--wait", "--unit=purge", "dpkg", "--purge", "hostler-agent")
+    assert not host.exists(BASE)
+    assert [host.unit(unit).active for unit in (AGENT, SESSION, TRIAL)] == ["inactive"] * 3
