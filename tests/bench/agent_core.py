@@ -5,14 +5,11 @@ python -m tests.bench.agent_core        (prints JSON; figures are of this machin
 
 import asyncio
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hostler.agent.admission.admit import admit
 from hostler.agent.admission.authority import LocalAuthority

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.support.house import House, open_house
+from support.house import House, open_house
 
 # prints the moment at which the step's own process runs, as Iris's bench does
 STAMP_COMMAND = {

@@ -24,8 +24,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from hostler.agent.fetch.blob import Owner, Wanted, pull
 from hostler.agent.host.fetch_settings import FetchSettings
 from hostler.base.clock import Deadline, SystemClock

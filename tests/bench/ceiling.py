@@ -25,7 +25,7 @@ from hostler.pki.authority import Authority
 from hostler.pki.keys import new_p256
 from hostler.pki.tokens import new_enrolment_token
 from hostler.pki.x509 import read_identity
-from tests.support.house import ORG, PATH, PROJECT, House, open_house
+from support.house import ORG, PATH, PROJECT, House, open_house
 
 from .latency import follow
 

@@ -26,9 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
-from bench.bare_cri import COMMAND, CPU_MILLIS, MEMORY, PIDS, spec_like  # noqa: E402 - behind the path
+from .bare_cri import COMMAND, CPU_MILLIS, MEMORY, PIDS, spec_like
 
 GONE_S = 20.0
 
@@ -50,11 +48,12 @@ class Engine:
 @contextmanager
 def containerd() -> Iterator[Engine]:
     import grpc
-    from bench import bare_cri
 
     from hostler.cri.v1 import api_pb2 as cri
     from hostler.cri.v1.api_pb2_grpc import RuntimeServiceStub
     from support import containerd as support
+
+    from . import bare_cri
 
     with support.containerd() as daemon:
         settings = f'containerd_socket = "{daemon.socket}"\nlog_dir = "{daemon.place}/logs"\n'
@@ -72,9 +71,9 @@ def containerd() -> Iterator[Engine]:
 
 @contextmanager
 def docker() -> Iterator[Engine]:
-    from bench import bare_docker
-
     from support import dockerd as support
+
+    from . import bare_docker
 
     with support.dockerd() as daemon:
 

@@ -10,13 +10,10 @@ import contextlib
 import cProfile
 import json
 import pstats
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hostler.control.kernel.commands import FoldReports, NodeHello, TargetSelector, TasksAccepted
 from hostler.wire.node import Hello

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from tests.support.house import House
+from support.house import House
 
 from .bed import NODE, bed
 

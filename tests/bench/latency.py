@@ -9,7 +9,7 @@ import json
 import time
 from typing import Any
 
-from tests.support.house import FINAL, PATH, House
+from support.house import FINAL, PATH, House
 
 from .bed import NODE, bed
 from .floors import spread

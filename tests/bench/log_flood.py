@@ -20,7 +20,7 @@ from hostler.wire.codec_task import decode_task
 from hostler.wire.node import Hello, Reports, TaskAccepted, Tasks
 from hostler.wire.race import first_of
 from hostler.wire.report import LogLine, Report, TaskReport, TaskStatus
-from tests.support.house import House, open_house
+from support.house import House, open_house
 
 from .bed import NODE
 from .ceiling import prepare_fleet

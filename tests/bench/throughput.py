@@ -9,7 +9,7 @@ import secrets
 import time
 from typing import Any
 
-from tests.support.house import FINAL, PROJECT, House
+from support.house import FINAL, PROJECT, House
 
 from .bed import bed
 from .latency import follow, submit
