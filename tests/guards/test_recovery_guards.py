@@ -59,7 +59,8 @@ GUARDS = {
         LAUNCH_TESTS, "test_LC_17_a_launch_that_stalls_is_asked_about_by_itself_and_promoted",
     ),
     "an old launch is not asked about": (
-        LAUNCHES, "draft.now_ms - ASK_AFTER_MS[0], draft.now_ms - RECENT_MS", "draft.now_ms - ASK_AFTER_MS[0], 0",
+        LAUNCHES, "draft.now_ms - limits.ask_after_ms[0], draft.now_ms - limits.recent_ms",
+        "draft.now_ms - limits.ask_after_ms[0], 0",
         LAUNCH_TESTS, "test_LC_18_what_was_signed_long_ago_is_not_asked_about_at_all",
     ),
     "a probe is not probed": (
@@ -67,7 +68,7 @@ GUARDS = {
         LAUNCH_TESTS, "test_a_probe_that_stalls_is_not_probed",
     ),
     "an old failure stays one": (
-        LAUNCHES, "elif not unclear or age_ms > RECENT_MS:", "elif not unclear:",
+        LAUNCHES, "elif not unclear or age_ms > recent_ms:", "elif not unclear:",
         LAUNCH_TESTS, "test_LC_18_an_old_failure_and_one_that_is_clear_stay_failures",
     ),
     "a clear failure stays one": (

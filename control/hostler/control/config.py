@@ -15,10 +15,11 @@ from hostler.control.identity.settings import OidcSettings
 from hostler.control.identity.settings import check as check_oidc
 from hostler.control.kernel.allocation_settings import FAMILIES, LINK_ORDER, AllocationSettings
 from hostler.control.kernel.job_settings import JobSettings
+from hostler.control.kernel.launch_settings import LaunchSettings
 from hostler.control.policy_engine.settings import PolicyEngineSettings
 from hostler.control.webhooks.destination import networks
 
-_DEFAULTS, _JOBS = AllocationSettings(), JobSettings()
+_DEFAULTS, _JOBS, _LAUNCHES = AllocationSettings(), JobSettings(), LaunchSettings()
 Ref = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9_.]+@v[0-9]+$(?!\n)")]
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=604_800)]
 _LISTEN = r"(?:[A-Za-z0-9.-]+|\[[0-9a-f:]+\]):[0-9]{1,5}"
@@ -122,6 +123,23 @@ class Jobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         )
 
 
+class Launches(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Attributes:
+    ask_after_seconds: how long after its task was signed a node is asked what became of a launch, once each.
+    recent_seconds: how old a launch may be to be asked about, and an unclear failure to be tried again by 'recover'.
+    """
+
+    ask_after_seconds: Annotated[tuple[Seconds, ...], msgspec.Meta(min_length=1, max_length=8)] = tuple(
+        after // 1000 for after in _LAUNCHES.ask_after_ms
+    )
+    recent_seconds: Seconds = _LAUNCHES.recent_ms // 1000
+
+    def settings(self) -> LaunchSettings:
+        """For the kernel, in milliseconds."""
+        ages = tuple(sorted(after * 1000 for after in self.ask_after_seconds))
+        return LaunchSettings(ask_after_ms=ages, recent_ms=self.recent_seconds * 1000)
+
+
 class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Attributes:
     state_dir: the store; mode 0700.
@@ -136,6 +154,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     recovery_days: how long after its certificate ran out a node may come back with its enrolled key alone.
     allocations: the chain of an allocation's node, and its limits.
     logs: how much of what tasks write is taken and kept.
+    launches: when a node is asked what became of a task that it took and says nothing of.
     jobs: what jobs are compiled to, and when a lost node's tasks are placed anew.
     checkpoint_seconds: how often a checkpoint over all receipt chains is made, if one has grown.
     oidc: whose tokens for people are believed besides our own.
@@ -185,6 +204,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     bundles: BundleSettings = BundleSettings()
     updates: UpdateSettings = UpdateSettings()
     logs: Logs = Logs()
+    launches: Launches = Launches()
 
     @property
     def store_path(self) -> Path:

@@ -41,6 +41,7 @@ async def open_engine(config: ControlConfig, *, recovering: bool = False) -> tup
             allocations=config.allocations.settings(),
             log_operation_bytes=config.logs.operation_bytes,
             jobs=config.jobs.settings(),
+            launches=config.launches.settings(),
             asks_outside=config.policy_engine is not None,
             agents=config.updates.settings(_url_key(config)),
         ),

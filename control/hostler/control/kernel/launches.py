@@ -18,23 +18,20 @@ from hostler.control.kernel.tasks import node_of, operation_of
 from hostler.control.kernel.transitions import ASSIGNED, FINAL, QUEUED, RUNNING
 from hostler.control.kernel.workload_commands import ProbeWorkload, RecoverWorkload, WorkloadRecovered
 
-# How long after it was signed a launch is asked about, once each; after the last it is no longer recent.
-ASK_AFTER_MS = (30_000, 300_000, 1_800_000)
-RECENT_MS = 3_600_000
 MOST_AT_ONCE = 16  # by one pass, and by one request
 # Ends that say more about our knowledge than about the work.
 UNCLEAR_ENDS = frozenset({"interrupted_apply", "container_lost", "expired"})
 
 
 def ask_about_stalled(draft: Draft) -> int:
-    """→ how many nodes were asked. Each attempt is asked about once for each age of `ASK_AFTER_MS`."""
-    window = draft.settings.envelope_window_ms
-    signed_before, signed_after = draft.now_ms - ASK_AFTER_MS[0], draft.now_ms - RECENT_MS
+    """→ how many nodes were asked. Each attempt is asked about once for each age of `ask_after_ms`."""
+    window, limits = draft.settings.envelope_window_ms, draft.settings.launches
+    signed_before, signed_after = draft.now_ms - limits.ask_after_ms[0], draft.now_ms - limits.recent_ms
     stalled = draft.view.stalled_launches(signed_before + window, signed_after + window, MOST_AT_ONCE)
     asked = 0
     for task in draft.current(stalled):
         node, operation = node_of(draft, task.node_id), operation_of(draft, task.operation_id)
-        key = _key(task, draft.now_ms - (task.expires_at_ms - window))
+        key = _key(task, draft.now_ms - (task.expires_at_ms - window), limits.ask_after_ms)
         known = draft.view.operation_by_key(node.org_id, node.project_id, key) is not None
         if known or task.state != ASSIGNED or operation.operation_type == task_probe.TYPE:
             continue
@@ -46,9 +43,9 @@ def ask_about_stalled(draft: Draft) -> int:
     return asked
 
 
-def _key(task: TaskRow, age_ms: int) -> str:
+def _key(task: TaskRow, age_ms: int, ask_after_ms: tuple[int, ...]) -> str:
     """The same for every pass until the launch reaches the next age."""
-    return f"launch.{task.attempt_uid}.{sum(age_ms >= after for after in ASK_AFTER_MS)}"
+    return f"launch.{task.attempt_uid}.{sum(age_ms >= after for after in ask_after_ms)}"
 
 
 def probe(draft: Draft, command: ProbeWorkload) -> Decision:
@@ -152,13 +149,13 @@ def _send(draft: Draft, operation: OperationRow, told: _Told) -> None:
 def _again(draft: Draft, operation: OperationRow, told: _Told) -> None:
     """A new attempt, where it failed a short while ago by an end that is unclear; never the old one revived."""
     unclear = operation.error_code in UNCLEAR_ENDS
-    age_ms = draft.now_ms - operation.finished_at_ms
+    age_ms, recent_ms = draft.now_ms - operation.finished_at_ms, draft.settings.launches.recent_ms
     if operation.status != "failed":
         told.remains.append(f"it is {operation.status}: there is nothing to recover")
     elif draft.settings.jobs.is_job(operation.operation_type):
         told.remains.append("a job tries its tasks again by itself, and this one has ended: submit it again")
-    elif not unclear or age_ms > RECENT_MS:
-        why = "was over an hour ago" if unclear else f"ended by {operation.error_code}, which is clear"
+    elif not unclear or age_ms > recent_ms:
+        why = f"ended over {recent_ms // 1000} s ago" if unclear else f"ended by {operation.error_code}, which is clear"
         told.remains.append(f"it {why}, so it stays failed: 'hostler operations retry' begins a new attempt")
     else:
         retry_operation(draft, operation)

@@ -18,6 +18,7 @@ from hostler.control.kernel.credential_rows import MintRow, RunnerKeyRow
 from hostler.control.kernel.endpoint_rows import EndpointRow
 from hostler.control.kernel.job_rows import JOB_ROWS, JobView
 from hostler.control.kernel.job_settings import JobSettings
+from hostler.control.kernel.launch_settings import LaunchSettings
 from hostler.control.kernel.log_rows import LogRow, LogUsageRow
 from hostler.control.kernel.orders import Order
 from hostler.control.kernel.policy_rows import PolicyRow
@@ -116,6 +117,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     allocations: AllocationSettings = AllocationSettings()
     jobs: JobSettings = JobSettings()
     agents: AgentSettings = AgentSettings()
+    launches: LaunchSettings = LaunchSettings()
 
 
 class View(JobView, RolloutView, Protocol):

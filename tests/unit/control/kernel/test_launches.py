@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from unit.control.kernel.test_node_recovery import answer, now, one_task
 
-from hostler.control.kernel import launches
 from hostler.control.kernel.commands import CancelOperation, ExpireTasks, NodeGone, TasksAccepted
+from hostler.control.kernel.launch_settings import LaunchSettings
 from hostler.control.kernel.node_commands import Done, Recovered
 from hostler.control.kernel.rows import NodeRow, OperationRow, TaskRow
 from hostler.control.kernel.workload_commands import ProbeWorkload, RecoverWorkload
@@ -14,6 +14,7 @@ from support.allocations import Lending
 from support.control import ADMIN, USER, submit
 
 replace = msgspec.structs.replace
+LIMITS = LaunchSettings()
 
 
 @pytest.fixture
@@ -66,12 +67,12 @@ def test_LC_18_a_launch_is_asked_about_a_bounded_number_of_times_and_not_when_it
     one_task(lending, node)
     for _ in range(3 * 60):
         pass_by(lending, 60)
-    assert len(probes(lending)) == len(launches.ASK_AFTER_MS)
+    assert len(probes(lending)) == len(LIMITS.ask_after_ms)
 
 
 def test_LC_18_what_was_signed_long_ago_is_not_asked_about_at_all(lending: Lending, node: NodeRow) -> None:
     one_task(lending, node)
-    pass_by(lending, launches.RECENT_MS // 1000)
+    pass_by(lending, LIMITS.recent_ms // 1000)
     assert probes(lending) == []
 
 
@@ -131,8 +132,8 @@ def test_LC_20_a_recent_unclear_failure_is_tried_again_as_a_new_attempt(lending:
 def test_LC_18_an_old_failure_and_one_that_is_clear_stay_failures(lending: Lending, node: NodeRow) -> None:
     task = one_task(lending, node)
     answer(lending, lending.run(ask(task)), state="unknown")
-    lending.bench.now += launches.RECENT_MS + 1
-    assert "over an hour ago" in lending.run(recover(task)).remains[0]
+    lending.bench.now += LIMITS.recent_ms + 1
+    assert "over 3600 s ago" in lending.run(recover(task)).remains[0]
     clear = one_task(lending, node)
     lending.tell(clear, TaskStatus.FAILED)
     assert "stays failed" in lending.run(recover(clear)).remains[0]
