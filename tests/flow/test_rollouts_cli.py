@@ -82,8 +82,8 @@ async def test_API_20_a_rollout_from_the_command_line_to_its_end(tmp_path: Path)
         await here.at.work()
         code, out, _ = await watching
         assert code == 1, "it waits for a person"
-        assert f"next: wave 1 (eu) waits: hostler rollouts approve {rollout_id}" in out
-        assert "is running" in await here.ok("approve", rollout_id)
+        assert f"next: wave 1 (eu) waits: hostler rollouts approve {rollout_id} --wave 1" in out
+        assert "is running" in await here.ok("approve", rollout_id, "--wave", "1")
         following = here.begin("watch", rollout_id)
         await here.at.work()
         code, out, _ = await following
@@ -114,7 +114,7 @@ async def test_LC_16_watch_says_which_node_stopped_it_and_what_comes_next(tmp_pa
         assert "is running" in await here.ok("resume", rollout_id, "--retry-failed")
         assert "is paused" in await here.ok("pause", rollout_id, "--reason", "lunch")
         assert "is aborted" in await here.ok("abort", rollout_id)
-        code, _, err = await here.types("approve", rollout_id)
+        code, _, err = await here.types("approve", rollout_id, "--wave", "1")
         assert (code, "[rollout_over]" in err) == (1, True), err
 
 

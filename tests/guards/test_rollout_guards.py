@@ -7,6 +7,7 @@ from support.mutant import Guard, outcome_without
 KERNEL = "hostler.control.kernel"
 ROLLOUTS = "tests/unit/control/kernel/test_rollouts.py"
 PLAN = "tests/unit/control/kernel/test_rollout_plan.py"
+APPROVAL = "tests/unit/control/kernel/test_rollout_approval.py"
 HTTP = "tests/unit/control/api/test_rollouts.py"
 
 
@@ -15,6 +16,12 @@ def guard(module: str, text: str, without: str, test: str):
 
 
 GUARDS = [
+    guard(
+        "rollouts",
+        "    if command.wave != rollout.wave:  # somebody else was faster, or it is an old order that comes again\n",
+        "    if False:\n",
+        f"{APPROVAL}::test_API_20_another_wave_than_the_one_that_waits_is_not_approved",
+    ),
     guard(
         "rollouts",
         "    _refuse_open(draft, (node.node_id for node in planned if not node.skip))\n",

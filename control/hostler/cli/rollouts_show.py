@@ -43,7 +43,7 @@ def next_step(found: dict[str, Any], now_ms: int) -> str:
         return f"{states.get('rolling_back', 0)} nodes are on their way back"
     if state == "awaiting_approval":
         name = wave_name(found, found["wave"])
-        return f"wave {name} waits: hostler rollouts approve {rollout_id}"
+        return f"wave {name} waits: hostler rollouts approve {rollout_id} --wave {found['wave']}"
     if state == "paused":
         retry = " [--retry-failed]" if states.get("failed") or states.get("rolled_back") else ""
         return f"hostler rollouts resume {rollout_id}{retry}, or: hostler rollouts abort {rollout_id}"

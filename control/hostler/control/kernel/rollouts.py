@@ -162,7 +162,11 @@ def _refuse_open(draft: Draft, node_ids: Iterable[str], own: str = "") -> None:
 
 
 def move(draft: Draft, command: MoveRollout) -> Decision:
-    """→ the rollout's state. Raises `not_found`, `rollout_over`, `rollout_open`, `invalid_request`."""
+    """→ the rollout's state.
+
+    Raises:
+        HostlerError: `not_found`, `rollout_over`, `rollout_moved`, `rollout_open`, `invalid_request`.
+    """
     rollout = draft.get(RolloutRow, command.rollout_id)
     if rollout is None:
         raise error("not_found", f"there is no rollout {command.rollout_id[:64]!r}")
@@ -171,8 +175,9 @@ def move(draft: Draft, command: MoveRollout) -> Decision:
         raise error("invalid_request", f"a rollout cannot be told to {command.action[:32]!r}", pointer="/action")
     states, moved = known
     if rollout.state not in states or (rollout.state == ABORTED and not rollout.finished_at_ms):
-        what = f"rollout {rollout.rollout_id} is {rollout.state}, and {command.action} does not follow from there"
-        raise error("rollout_over", what)
+        known_wave = command.action == "approve" and 0 <= command.wave <= rollout.approved_wave
+        why = f"wave {command.wave} was approved already" if known_wave else f"{command.action} does not follow from there"
+        raise error("rollout_over", f"rollout {rollout.rollout_id} is {rollout.state}, and {why}")
     after = moved(draft, rollout, command)
     draft.update(after)
     change = changes.of_rows(
@@ -197,7 +202,10 @@ def move(draft: Draft, command: MoveRollout) -> Decision:
     return draft.decision(rollout_of(draft, rollout.rollout_id).state)
 
 
-def _approve(_: Draft, rollout: RolloutRow, __: MoveRollout) -> RolloutRow:
+def _approve(_: Draft, rollout: RolloutRow, command: MoveRollout) -> RolloutRow:
+    if command.wave != rollout.wave:  # somebody else was faster, or it is an old order that comes again
+        what = f"wave {rollout.wave} of rollout {rollout.rollout_id} waits for approval, not wave {command.wave}"
+        raise error("rollout_moved", what, pointer="/wave")
     settings = rollout_plan.parse_settings(rollout.settings)
     upto = rollout_plan.approved_by(settings, rollout.wave, rollout.waves)
     return replace(rollout, state=RUNNING, approved_wave=upto, reason="")
