@@ -53,8 +53,8 @@ GUARDS = [
         f"{ROLLOUTS}::test_API_20_resume_does_not_pass_a_gate",
     ),
     guard(
-        "rollouts",
-        "(failed and command.retry_failed)",
+        "rollout_rows",
+        "(failed and retry_failed)",
         "failed",
         f"{ROLLOUTS}::test_API_20_resume_leaves_failed_nodes_behind_unless_it_is_asked_to_retry_them",
     ),
@@ -96,7 +96,7 @@ GUARDS = [
     ),
     guard(
         "rollout_flow",
-        "    if any(row.state in (PENDING, RUNNING, ROLLING_BACK) for row in rows):\n        return False\n",
+        "    if any(row.state in UNPROVED for row in rows):\n        return False\n",
         "",
         f"{ROLLOUTS}::test_LC_15_a_wave_begins_only_when_the_one_before_has_ended",
     ),
@@ -138,7 +138,7 @@ GUARDS = [
     ),
     guard(
         "rollout_runs",
-        "            waits = RUN_IN_PROGRESS\n",
+        "            waits = rollout_watch.behind(run)\n",
         "            pass\n",
         f"{ROLLOUTS}::test_a_node_in_another_run_gets_no_second_one",
     ),

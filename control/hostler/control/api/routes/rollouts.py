@@ -102,9 +102,7 @@ async def rollback(call: Call) -> RolloutState:
     return await _move(call, "rollback", (await call.body(MoveReason)).reason)
 
 
-async def _move(
-    call: Call, action: str, reason: str, *, wave: int = -1, retry_failed: bool = False
-) -> RolloutState:
+async def _move(call: Call, action: str, reason: str, *, wave: int = -1, retry_failed: bool = False) -> RolloutState:
     rollout_id = call.path("rollout_id")
     state = await call.execute(
         MoveRollout(
