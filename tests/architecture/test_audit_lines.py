@@ -395,7 +395,7 @@ async def rollout_approved(at: Place) -> httpx.Response:
     body = {"version": NEW, "nodes": [node.name for node in nodes.nodes], "settings": SWIFT | {"approval": "each_wave"}}
     made = await at.admin.post(ROLLOUTS, json=body)
     await nodes.work()
-    return await at.admin.post(f"{ROLLOUTS}/{made.json()['rollout_id']}/approve", json=WHY)
+    return await at.admin.post(f"{ROLLOUTS}/{made.json()['rollout_id']}/approve", json={"wave": 1, **WHY})
 
 
 # -- webhooks -------------------------------------------------------------------------------------

@@ -2,74 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-import uvicorn
-from click.testing import CliRunner
 
-from hostler.cli.main import main
-from support.ports import next_port
-from support.rolling import NEW, OLD, Rolling, rolling
+from support.rolling import NEW, OLD
+from support.rollout_desk import Desk, desk
 
 pytestmark = pytest.mark.timeout(90)
 FORCE = ("--safety", "force", "--soak-seconds", "0")
-
-
-class Typed(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-class Desk:
-    """What an administrator types."""
-
-    def __init__(self, at: Rolling, port: int, token: Path) -> None:
-        self.at, self._port, self._token = at, port, token
-
-    def begin(self, *words: str) -> asyncio.Task[Typed]:
-        """One at a time: the runner takes the standard streams of the process."""
-        told = ["--server", f"http://127.0.0.1:{self._port}", "--token-file", str(self._token), "rollouts", *words]
-        environment = {"HOSTLER_CONFIG": None, "COLUMNS": "200"}
-
-        def typed() -> Typed:
-            done = CliRunner().invoke(main, told, env=environment)
-            return Typed(done.exit_code, done.stdout, done.stderr)
-
-        return asyncio.create_task(asyncio.to_thread(typed))
-
-    async def types(self, *words: str) -> Typed:
-        return await self.begin(*words)
-
-    async def ok(self, *words: str) -> str:
-        code, out, err = await self.types(*words)
-        assert code == 0, (out, err)
-        return out
-
-
-@asynccontextmanager
-async def desk(folder: Path, *regions: str) -> AsyncIterator[Desk]:
-    async with rolling(folder, *regions) as at:
-        port = next_port()
-        # each answer ends its connection: a command line that runs in this process leaves none open
-        closing = [("connection", "close")]
-        config = uvicorn.Config(at.api.app, port=port, log_level="error", lifespan="off", headers=closing)
-        server = uvicorn.Server(config)
-        serving = asyncio.create_task(server.serve())
-        while not server.started:
-            await asyncio.sleep(0.01)
-        token = folder / "token"
-        token.touch(mode=0o600)
-        token.write_text(at.admin.headers["authorization"].removeprefix("Bearer "))
-        try:
-            yield Desk(at, port, token)
-        finally:
-            server.should_exit = True
-            await serving
 
 
 async def test_API_20_a_rollout_from_the_command_line_to_its_end(tmp_path: Path) -> None:
@@ -82,8 +23,8 @@ async def test_API_20_a_rollout_from_the_command_line_to_its_end(tmp_path: Path)
         await here.at.work()
         code, out, _ = await watching
         assert code == 1, "it waits for a person"
-        assert f"next: wave 1 (eu) waits: hostler rollouts approve {rollout_id}" in out
-        assert "is running" in await here.ok("approve", rollout_id)
+        assert f"next: wave 1 (eu) waits: hostler rollouts approve {rollout_id} --wave 1" in out
+        assert "is running" in await here.ok("approve", rollout_id, "--wave", "1")
         following = here.begin("watch", rollout_id)
         await here.at.work()
         code, out, _ = await following
@@ -114,7 +55,7 @@ async def test_LC_16_watch_says_which_node_stopped_it_and_what_comes_next(tmp_pa
         assert "is running" in await here.ok("resume", rollout_id, "--retry-failed")
         assert "is paused" in await here.ok("pause", rollout_id, "--reason", "lunch")
         assert "is aborted" in await here.ok("abort", rollout_id)
-        code, _, err = await here.types("approve", rollout_id)
+        code, _, err = await here.types("approve", rollout_id, "--wave", "1")
         assert (code, "[rollout_over]" in err) == (1, True), err
 
 

@@ -7,6 +7,7 @@ from support.mutant import Guard, outcome_without
 KERNEL = "hostler.control.kernel"
 ROLLOUTS = "tests/unit/control/kernel/test_rollouts.py"
 PLAN = "tests/unit/control/kernel/test_rollout_plan.py"
+APPROVAL = "tests/unit/control/kernel/test_rollout_approval.py"
 HTTP = "tests/unit/control/api/test_rollouts.py"
 
 
@@ -15,6 +16,12 @@ def guard(module: str, text: str, without: str, test: str):
 
 
 GUARDS = [
+    guard(
+        "rollouts",
+        "    if command.wave != rollout.wave:  # somebody else was faster, or it is an old order that comes again\n",
+        "    if False:\n",
+        f"{APPROVAL}::test_API_20_another_wave_than_the_one_that_waits_is_not_approved",
+    ),
     guard(
         "rollouts",
         "    _refuse_open(draft, (node.node_id for node in planned if not node.skip))\n",
@@ -46,8 +53,8 @@ GUARDS = [
         f"{ROLLOUTS}::test_API_20_resume_does_not_pass_a_gate",
     ),
     guard(
-        "rollouts",
-        "(failed and command.retry_failed)",
+        "rollout_rows",
+        "(failed and retry_failed)",
         "failed",
         f"{ROLLOUTS}::test_API_20_resume_leaves_failed_nodes_behind_unless_it_is_asked_to_retry_them",
     ),
@@ -89,7 +96,7 @@ GUARDS = [
     ),
     guard(
         "rollout_flow",
-        "    if any(row.state in (PENDING, RUNNING, ROLLING_BACK) for row in rows):\n        return False\n",
+        "    if any(row.state in UNPROVED for row in rows):\n        return False\n",
         "",
         f"{ROLLOUTS}::test_LC_15_a_wave_begins_only_when_the_one_before_has_ended",
     ),
@@ -131,7 +138,7 @@ GUARDS = [
     ),
     guard(
         "rollout_runs",
-        "            waits = RUN_IN_PROGRESS\n",
+        "            waits = rollout_watch.behind(run)\n",
         "            pass\n",
         f"{ROLLOUTS}::test_a_node_in_another_run_gets_no_second_one",
     ),

@@ -55,6 +55,9 @@ class Rollouts(Agents):
         return state
 
     def order(self, action: str, **more: Any) -> MoveRollout:
+        """Approves the wave that waits, unless told otherwise."""
+        if action == "approve":
+            more = {"wave": self.rollout.wave} | more
         return MoveRollout(actor=ADMIN, rollout_id=self.rollout_id, action=action, correlation_id="cor_move", **more)
 
     # -- what is stored ---------------------------------------------------------------------------

@@ -158,7 +158,19 @@ def _move(action: str, summary: str) -> None:
         print_done(done, output, f"{rollout_id} is {done['state']}")
 
 
-_move("approve", "Let the wave that waits for it begin.")
+@command.command()
+@click.argument("rollout_id")
+@click.option("--wave", type=click.IntRange(0), required=True, help="that waits, as 'show' says")
+@click.option("--reason", default="", help="what the audit will say of it")
+@output_option
+@click.pass_obj
+@guarded
+def approve(settings: Settings, rollout_id: str, wave: int, reason: str, output: str) -> None:
+    """Let the wave that waits for it begin. It is named, so that nobody approves another one than they looked at."""
+    done = Client(settings).call("POST", _one(rollout_id, "approve"), body={"wave": wave, "reason": reason})
+    print_done(done, output, f"{rollout_id} is {done['state']}")
+
+
 _move("pause", "Let nothing new begin; nodes that are changing come to their end.")
 _move("abort", "End it: what has not begun is skipped, what is changing comes to its end.")
 _move("rollback", "Bring every node that took the version back to the one before, also of one that is over.")

@@ -16,6 +16,7 @@ _WAITS = {
     "node_away": "is away",
     "node_unhealthy": "is out of service",
     "run_in_progress": "is in another lifecycle run",
+    "waiting_for_operator": "waits for a person",
     "server_busy": "is tried again in a minute",
     "node_busy": "is busy",
     "draining": "drains",
@@ -39,14 +40,20 @@ def next_step(found: dict[str, Any], now_ms: int) -> str:
     rollout_id, state, states = found["rollout_id"], found["state"], found["states"]
     if state in OVER:
         return "" if found["finished_at_ms"] else f"{states.get('running', 0)} nodes come to their end"
+    if found["turning_back"] and found["waiting_for_people"]:
+        node = found["waiting_for_people"][0]
+        return f"node {node['node_name']}, which is to be brought back, {about(node)}"
     if states.get("rolling_back") or (found["turning_back"] and states.get("running")):
         return f"{states.get('rolling_back', 0)} nodes are on their way back"
     if state == "awaiting_approval":
         name = wave_name(found, found["wave"])
-        return f"wave {name} waits: hostler rollouts approve {rollout_id}"
+        return f"wave {name} waits: hostler rollouts approve {rollout_id} --wave {found['wave']}"
     if state == "paused":
         retry = " [--retry-failed]" if states.get("failed") or states.get("rolled_back") else ""
         return f"hostler rollouts resume {rollout_id}{retry}, or: hostler rollouts abort {rollout_id}"
+    if found["waiting_for_people"]:
+        node = found["waiting_for_people"][0]
+        return f"node {node['node_name']} {about(node)}"
     if found["soaking_until_ms"] > now_ms:
         left = (found["soaking_until_ms"] - now_ms + 999) // 1000
         return f"wave {wave_name(found, found['wave'])} is watched for {left} s more"
@@ -127,13 +134,21 @@ def print_rollout(found: dict[str, Any]) -> None:
 def about(node: dict[str, Any]) -> str:
     """Why the node is where it is."""
     waits = node["waiting_for"] or (node["run_waiting_for"] if node["state"] in ("running", "rolling_back") else "")
-    if waits and not node["finished_at_ms"]:
-        return _WAITS.get(waits, waits)
+    if waits and (not node["finished_at_ms"] or node["blocking_run_id"]):
+        return _WAITS.get(waits, waits) + _behind(node)
     if node["state"] in ("running", "rolling_back"):
         return str(node["run_state"])
     code = f" [{node['error_code']}]" if node["error_code"] else ""
     check = f"{node['failed_check']}: " if node["failed_check"] else ""
     return f"{check}{node['reason']}{code}"
+
+
+def _behind(node: dict[str, Any]) -> str:
+    """Whose run it is that the node waits for, and what to do about it."""
+    if not node["blocking_run_id"]:
+        return ""
+    what = node["next_command"] or node["blocking_run_id"]
+    return f" (run of {node['blocking_requested_by']}): {what}"
 
 
 def follow(ask: Callable[[], dict[str, Any]], *, quiet: bool = False, stay: bool = False) -> dict[str, Any]:

@@ -34,6 +34,7 @@ CODES: dict[str, Code] = {
     "plan_approval_required": Code("InvalidInput", "the operation runs only by an approved plan, and none is named", "'hostler operations plan' shows the plans; name them with --approved-plan"),
     "agent_run_open": Code("Conflict", "a lifecycle run of the node has not ended yet", "wait for it, or end it: 'hostler agents cancel'"),
     "rollout_open": Code("Conflict", "a node is in a rollout that has not ended yet", "wait for it, or end it: 'hostler rollouts abort'"),
+    "rollout_moved": Code("Conflict", "the rollout waits at another wave than the one that was approved", "look at it again with 'hostler rollouts show', then approve the wave that waits"),
     "rollout_over": Code("Conflict", "the rollout does not take that step any more", "see its state with 'hostler rollouts show'"),
     "definition_immutable": Code("Conflict", "what a published version does never changes", "publish a new version with the change"),
     "method_not_allowed": Code("NotAllowed", "the path does not take this method", "see /openapi.json for those it takes"),

@@ -60,6 +60,13 @@ class MoveReason(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     reason: Reason = ""
 
 
+class Approval(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`wave`: the one that may begin, as the rollout's `wave` says; another one than waits is refused."""
+
+    wave: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+    reason: Reason = ""
+
+
 class Resume(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`retry_failed`: nodes that failed are tried once more; otherwise they are left behind as they are."""
 

@@ -54,7 +54,7 @@ ROLLOUT_ROUTES: tuple[Route, ...] = (
         query=("cursor", "page_size", "wave", "node_state"),
         answer=RolloutView,
     ),
-    _move("approve", "Let the next wave of a rollout begin"),
+    _move("approve", "Let the wave of a rollout that waits begin; the body names it", bodies.Approval),
     _move("pause", "Let nothing new of a rollout begin"),
     _move("resume", "Let a paused rollout go on", bodies.Resume),
     _move("abort", "End a rollout: what has not begun is skipped"),

@@ -155,12 +155,14 @@ class MoveRollout(msgspec.Struct, frozen=True, kw_only=True):
     """`action`: approve, pause, resume, abort, rollback. → the rollout's state.
 
     Attributes:
+        wave: with approve, the one that may begin: what the person who approves has looked at.
         retry_failed: with resume, nodes that failed are tried once more.
     """
 
     actor: Actor
     rollout_id: str
     action: str
+    wave: int = -1
     reason: str = ""
     retry_failed: bool = False
     correlation_id: str

@@ -171,7 +171,8 @@ class RolloutNodeRow(Row, frozen=True, kw_only=True):
         boundary: what made its wave: `canary`, or the value of the label.
         state: pending, running, soaking (it has the version and is watched), rolling_back, then for good: succeeded,
             failed, rolled_back, skipped.
-        waiting_for: why a pending node has not begun: node_away, node_unhealthy, run_in_progress, server_busy.
+        waiting_for: why a node has not begun, or is not on its way back yet: node_away, node_unhealthy, server_busy,
+            run_in_progress, waiting_for_operator.
         not_before_ms: it is not tried again before that.
         tries: runs begun towards the version.
         took_at_ms: when its run succeeded, 0 for never.

@@ -9,33 +9,30 @@ that a control plane which was away goes on where it was (DM-07).
 
 import msgspec
 
+from hostler.control.kernel import rollout_ends, rollout_plan, rollout_watch
 from hostler.control.kernel import rollout_events as told
-from hostler.control.kernel import rollout_plan, rollout_watch
 from hostler.control.kernel.agent_commands import RolloutSettings
-from hostler.control.kernel.agent_rows import AgentRunRow, NodeAgentRow, RolloutNodeRow, RolloutRow
+from hostler.control.kernel.agent_rows import NodeAgentRow, RolloutNodeRow, RolloutRow
 from hostler.control.kernel.changes import of_rows
 from hostler.control.kernel.model import Draft
 from hostler.control.kernel.rollout_rows import MAX_REASON, end, is_failure, rollout_of, rows_of
-from hostler.control.kernel.rollout_runs import call_off, start, to_turn_back, turn_back
+from hostler.control.kernel.rollout_runs import call_off, start, turn_back
 from hostler.control.kernel.rollout_states import (
     ABORTED,
     AWAITING_APPROVAL,
-    FAILED,
-    OPEN,
     PAUSED,
     PENDING,
-    ROLLED_BACK,
-    ROLLING_BACK,
     RUNNING,
     SKIPPED,
     SOAKING,
     SUCCEEDED,
+    UNPROVED,
+    WATCHED,
 )
 from hostler.control.kernel.rows import NodeRow
 from hostler.control.kernel.tasks import node_of
 
 replace = msgspec.structs.replace
-AGAIN_MS = 60_000  # after the server's own trouble
 
 
 def follow(draft: Draft) -> bool:
@@ -46,7 +43,7 @@ def follow(draft: Draft) -> bool:
         while draft.ended_runs:
             run_id = next(iter(draft.ended_runs))
             del draft.ended_runs[run_id]
-            _run_ended(draft, run_id)
+            rollout_ends.of_run(draft, run_id)
         settle_all(draft)
     return looked
 
@@ -74,43 +71,6 @@ def _notice(draft: Draft) -> None:
             draft.rollouts[part.rollout_id] = None
 
 
-# -- a run ends -----------------------------------------------------------------------------------
-
-
-def _run_ended(draft: Draft, run_id: str) -> None:
-    run = draft.get(AgentRunRow, run_id)
-    row = draft.get(RolloutNodeRow, (run.rollout_id, run.node_id)) if run and run.rollout_id else None
-    if run is None or row is None:
-        return
-    rollout = rollout_of(draft, row.rollout_id)
-    draft.rollouts[rollout.rollout_id] = None
-    if row.state == ROLLING_BACK and row.rollback_run_id == run_id:
-        _came_back(draft, rollout, row, run)
-    elif row.state == RUNNING and row.run_id == run_id:
-        _went(draft, rollout, row, run)
-
-
-def _went(draft: Draft, rollout: RolloutRow, row: RolloutNodeRow, run: AgentRunRow) -> None:
-    verdict = rollout_watch.of_run(run, node_of(draft, row.node_id), rollout.target_version)
-    if verdict.state == SOAKING:
-        draft.update(replace(row, state=SOAKING, took_at_ms=draft.now_ms, waiting_for=""))
-    elif verdict.state == PENDING:
-        waits = {"waiting_for": verdict.waiting_for, "not_before_ms": draft.now_ms + AGAIN_MS}
-        draft.update(replace(row, state=PENDING, reason=verdict.reason[:MAX_REASON], **waits))
-    else:
-        end(draft, rollout, row, verdict.state, verdict.reason, verdict.error_code, verdict.check)
-
-
-def _came_back(draft: Draft, rollout: RolloutRow, row: RolloutNodeRow, run: AgentRunRow) -> None:
-    """`succeeded` of a run towards the version before."""
-    if run.state == SUCCEEDED:
-        reason = row.reason or f"brought back to {row.from_version}"
-        end(draft, rollout, row, ROLLED_BACK, reason, row.error_code, row.failed_check)
-    else:
-        reason = f"could not be brought back to {row.from_version}: {run.error_message or run.state}"
-        end(draft, rollout, row, FAILED, reason, run.error_code or "upgrade_timed_out")
-
-
 # -- a rollout goes on ----------------------------------------------------------------------------
 
 
@@ -124,7 +84,7 @@ def _settle(draft: Draft, rollout: RolloutRow) -> None:
         turn_back(draft, rollout)
     while rollout.state == RUNNING and _go_on(draft, rollout):
         rollout = rollout_of(draft, rollout.rollout_id)
-    _finish(draft, rollout_of(draft, rollout.rollout_id))
+    rollout_ends.finish(draft, rollout_of(draft, rollout.rollout_id))
 
 
 def _look(draft: Draft, rollout: RolloutRow) -> None:
@@ -144,7 +104,7 @@ def _look(draft: Draft, rollout: RolloutRow) -> None:
 def _judge(draft: Draft, rollout_id: str) -> None:
     """Pauses a rollout whose failures are too many, once; a person's pause becomes one that turns back."""
     rollout = rollout_of(draft, rollout_id)
-    if rollout.error_code or rollout.state not in (RUNNING, AWAITING_APPROVAL, PAUSED) or not rollout.failures:
+    if rollout.error_code or rollout.state not in WATCHED or not rollout.failures:
         return
     settings = rollout_plan.parse_settings(rollout.settings)
     rows = [row for row in rows_of(draft, rollout, rollout.wave, rollout.wave) if not row.forgiven]
@@ -196,7 +156,7 @@ def _go_on(draft: Draft, rollout: RolloutRow) -> bool:
     rows = rows_of(draft, rollout, rollout.wave, rollout.wave)
     start(draft, rollout, settings, rows)
     rows = rows_of(draft, rollout, rollout.wave, rollout.wave)
-    if any(row.state in (PENDING, RUNNING, ROLLING_BACK) for row in rows):
+    if any(row.state in UNPROVED for row in rows):
         return False
     soaking = [row for row in rows if row.state == SOAKING]
     if soaking and not rollout.soaking_until_ms:
@@ -257,25 +217,3 @@ def begin_wave(draft: Draft, rollout: RolloutRow, wave: int) -> None:
     rows = [row for row in rows_of(draft, rollout, wave, wave) if row.state == PENDING]
     boundary = rows[0].boundary if rows else ""
     told.said(draft, begun, "rollout.wave_started", wave=wave, boundary=boundary, **told.names_of(draft, rows))
-
-
-def _finish(draft: Draft, rollout: RolloutRow) -> None:
-    """Once every node has its end; a paused one waits for a person."""
-    rows = rows_of(draft, rollout, 0, rollout.waves)
-    if rollout.state in (PAUSED, AWAITING_APPROVAL) or any(row.state in OPEN for row in rows):
-        return
-    if rollout.turning_back and to_turn_back(draft, rollout):
-        return
-    stays = sum(row.state == FAILED and bool(row.rollback_run_id) for row in rows)
-    failed, skipped = sum(map(is_failure, rows)), sum(row.state == SKIPPED for row in rows)
-    state, reason = rollout.state, rollout.reason
-    if state == ROLLING_BACK:
-        state = FAILED if stays else ROLLED_BACK
-    elif state == RUNNING:
-        state = SUCCEEDED if any(row.state == SUCCEEDED for row in rows) else FAILED
-        said = [f"{count} {word}" for count, word in ((failed, "failed"), (skipped, "skipped")) if count]
-        reason = ", ".join(said)
-    over = replace(rollout, state=state, reason=reason, turning_back=0, soaking_until_ms=0, finished_at_ms=draft.now_ms)
-    draft.update(over)
-    counts = {"succeeded": sum(row.state == SUCCEEDED for row in rows), "failed": failed, "skipped": skipped}
-    told.said(draft, over, "rollout.finished", reason=reason, **counts)

@@ -1,11 +1,13 @@
 """A rollout's rows as a decision has them, and how a node's part in it ends."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from hostler.control.kernel import rollout_events as told
 from hostler.control.kernel.agent_rows import RolloutNodeRow, RolloutRow
 from hostler.control.kernel.model import Draft
-from hostler.control.kernel.rollout_states import FAILED, PENDING, ROLLED_BACK, ROLLING_BACK
+from hostler.control.kernel.rollout_states import FAILED, PENDING, ROLLED_BACK, SKIPPED, WENT_WRONG
 
 replace = msgspec.structs.replace
 MAX_REASON = 500
@@ -58,7 +60,22 @@ def afresh(row: RolloutNodeRow) -> RolloutNodeRow:
 
 def is_failure(row: RolloutNodeRow) -> bool:
     """Of the version, on that node: it failed there, or the node went back by itself."""
-    return bool(row.error_code) and row.state in (FAILED, ROLLED_BACK, ROLLING_BACK)
+    return bool(row.error_code) and row.state in WENT_WRONG
+
+
+def stays(row: RolloutNodeRow) -> bool:
+    """It could not be brought back."""
+    return row.state == FAILED and bool(row.rollback_run_id)
+
+
+def begin_again(draft: Draft, rows: Iterable[RolloutNodeRow], wave: int, *, retry_failed: bool) -> None:
+    """What was brought back goes again; what failed only if it is asked for, else it is left behind (LC-16)."""
+    for row in rows:
+        failed = is_failure(row)
+        if (row.state == ROLLED_BACK and not failed) or (failed and retry_failed):
+            draft.update(afresh(row))
+        elif failed or (row.state == SKIPPED and row.wave <= wave):
+            draft.update(replace(row, forgiven=1))
 
 
 def rollout_of(draft: Draft, rollout_id: str) -> RolloutRow:

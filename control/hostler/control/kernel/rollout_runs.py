@@ -12,10 +12,11 @@ from hostler.control.kernel.model import Draft
 from hostler.control.kernel.rollout_plan import parse_settings
 from hostler.control.kernel.rollout_rows import end, rows_of
 from hostler.control.kernel.rollout_states import (
+    CHANGING,
     FAILED,
+    MAY_HAVE_IT,
     PENDING,
     ROLLING_BACK,
-    RUN_IN_PROGRESS,
     RUNNING,
     SKIPPED,
     SOAKING,
@@ -43,8 +44,8 @@ def start(draft: Draft, rollout: RolloutRow, settings: RolloutSettings, rows: li
             end(draft, rollout, row, SKIPPED, gone)
             continue
         waits = rollout_watch.waits_for(node, row, draft.now_ms)
-        if not waits and agent_runs.open_run_of(draft, row.node_id) is not None:
-            waits = RUN_IN_PROGRESS
+        if not waits and (run := agent_runs.open_run_of(draft, row.node_id)) is not None:
+            waits = rollout_watch.behind(run)
         if waits and late:
             end(draft, rollout, row, SKIPPED, rollout_watch.too_late(waits))
         elif waits and waits != row.waiting_for:
@@ -93,7 +94,7 @@ def _run(
 
 
 def _running(draft: Draft, rollout: RolloutRow) -> int:
-    return sum(row.state in (RUNNING, ROLLING_BACK) for row in rows_of(draft, rollout, 0, rollout.waves))
+    return sum(row.state in CHANGING for row in rows_of(draft, rollout, 0, rollout.waves))
 
 
 def to_turn_back(draft: Draft, rollout: RolloutRow) -> list[RolloutNodeRow]:
@@ -102,7 +103,7 @@ def to_turn_back(draft: Draft, rollout: RolloutRow) -> list[RolloutNodeRow]:
         return []
     found = []
     for row in rows_of(draft, rollout, 0, rollout.waves):
-        has_it = row.state in (SOAKING, SUCCEEDED, FAILED) or (row.state == SKIPPED and row.took_at_ms)
+        has_it = row.state in MAY_HAVE_IT or (row.state == SKIPPED and row.took_at_ms)
         if has_it and not row.rollback_run_id:
             node = node_of(draft, row.node_id)
             if node.state == "active" and node.agent_version == rollout.target_version != row.from_version:
@@ -117,7 +118,9 @@ def turn_back(draft: Draft, rollout: RolloutRow) -> None:
     for row in sorted(to_turn_back(draft, rollout), key=lambda row: (-row.wave, row.node_id)):
         if free <= 0:
             return
-        if agent_runs.open_run_of(draft, row.node_id) is not None:
+        if (run := agent_runs.open_run_of(draft, row.node_id)) is not None:
+            if (waits := rollout_watch.behind(run)) != row.waiting_for:
+                draft.update(replace(row, waiting_for=waits))
             continue  # somebody else's; looked at again when time passes
         try:
             if not row.from_version:
@@ -127,8 +130,18 @@ def turn_back(draft: Draft, rollout: RolloutRow) -> None:
             reason = f"could not be brought back to {row.from_version or 'the version before'}: {refusal.message}"
             end(draft, rollout, replace(row, rollback_run_id=NO_RUN), FAILED, reason, refusal.code)
             continue
-        draft.update(replace(row, state=ROLLING_BACK, rollback_run_id=run_id, finished_at_ms=0))
+        draft.update(replace(row, state=ROLLING_BACK, waiting_for="", rollback_run_id=run_id, finished_at_ms=0))
         free -= 1
+
+
+def stop_all(draft: Draft, rollout: RolloutRow, pending: str, soaking: str) -> None:
+    """Nothing more begins: `pending` and `soaking` say why of those nodes; "" for those that go on being watched."""
+    call_off(draft, rollout)
+    for row in rows_of(draft, rollout, 0, rollout.waves):
+        if row.state == PENDING:
+            end(draft, rollout, row, SKIPPED, pending)
+        elif row.state == SOAKING and soaking:
+            end(draft, rollout, row, SUCCEEDED, soaking)
 
 
 def call_off(draft: Draft, rollout: RolloutRow) -> None:

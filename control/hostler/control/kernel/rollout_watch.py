@@ -7,7 +7,7 @@ a server that throttles is the server's trouble.
 from typing import NamedTuple
 
 from hostler.base.codes import CODES
-from hostler.control.kernel.agent_progress import SERVICE_HEALTHY, VERSION_REPORTED, checks_of
+from hostler.control.kernel.agent_progress import OPERATOR, SERVICE_HEALTHY, VERSION_REPORTED, checks_of
 from hostler.control.kernel.agent_rows import AgentRunRow, NodeAgentRow, RolloutNodeRow
 from hostler.control.kernel.allocation_states import DEGRADED, QUARANTINED
 from hostler.control.kernel.rollout_states import (
@@ -22,6 +22,7 @@ from hostler.control.kernel.rollout_states import (
     SKIPPED,
     SOAKING,
     SUCCEEDED,
+    WAITING_FOR_OPERATOR,
 )
 from hostler.control.kernel.rows import NodeRow
 from hostler.pki.agent_report import DriftState
@@ -30,6 +31,7 @@ _SERVERS = frozenset({"rate_limited"})  # besides everything that is `Unavailabl
 _TOO_LATE = {
     NODE_AWAY: "the node was away for too long",
     NODE_UNHEALTHY: "the node was out of service for too long",
+    WAITING_FOR_OPERATOR: "a lifecycle run of the node waits for a person, and nobody did what it asks for",
     RUN_IN_PROGRESS: "another lifecycle run of the node took too long",
     SERVER_BUSY: "the control plane, or where packages are fetched from, was not to be reached for too long",
 }
@@ -103,6 +105,11 @@ def waits_for(node: NodeRow, row: RolloutNodeRow, now_ms: int) -> str:
     if node.health == DEGRADED or node.hold:
         return NODE_UNHEALTHY
     return SERVER_BUSY if now_ms < row.not_before_ms else ""
+
+
+def behind(run: AgentRunRow) -> str:
+    """Why a node waits whose open run is not the rollout's."""
+    return WAITING_FOR_OPERATOR if run.state == OPERATOR else RUN_IN_PROGRESS
 
 
 def too_late(waited_for: str) -> str:

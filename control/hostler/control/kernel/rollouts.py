@@ -5,8 +5,7 @@ running ─▶ awaiting_approval ─▶ running …    ─▶ succeeded
    └─▶ aborted, once its last run has ended       └─▶ rolling_back ─▶ rolled_back, or failed where a node stays
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -20,21 +19,17 @@ from hostler.control.kernel.events import json_text
 from hostler.control.kernel.model import Decision, Draft
 from hostler.control.kernel.rollout_flow import begin_wave, settle_all
 from hostler.control.kernel.rollout_plan import Candidate, Plan
-from hostler.control.kernel.rollout_rows import MAX_REASON, afresh, end, is_failure, rollout_of, rows_of
-from hostler.control.kernel.rollout_runs import call_off, to_turn_back
+from hostler.control.kernel.rollout_rows import MAX_REASON, begin_again, end, rollout_of, rows_of, stays
+from hostler.control.kernel.rollout_runs import call_off, stop_all, to_turn_back
 from hostler.control.kernel.rollout_states import (
     ABORTED,
     AWAITING_APPROVAL,
-    FAILED,
+    MAY,
     OPEN,
     PAUSED,
-    PENDING,
-    ROLLED_BACK,
     ROLLING_BACK,
     RUNNING,
     SKIPPED,
-    SOAKING,
-    SUCCEEDED,
 )
 from hostler.control.kernel.rows import NodeRow
 
@@ -162,17 +157,22 @@ def _refuse_open(draft: Draft, node_ids: Iterable[str], own: str = "") -> None:
 
 
 def move(draft: Draft, command: MoveRollout) -> Decision:
-    """→ the rollout's state. Raises `not_found`, `rollout_over`, `rollout_open`, `invalid_request`."""
+    """→ the rollout's state.
+
+    Raises:
+        HostlerError: `not_found`, `rollout_over`, `rollout_moved`, `rollout_open`, `invalid_request`.
+    """
     rollout = draft.get(RolloutRow, command.rollout_id)
     if rollout is None:
         raise error("not_found", f"there is no rollout {command.rollout_id[:64]!r}")
-    known = _MOVES.get(command.action)
-    if known is None:
+    moved = _MOVES.get(command.action)
+    if moved is None:
         raise error("invalid_request", f"a rollout cannot be told to {command.action[:32]!r}", pointer="/action")
-    states, moved = known
-    if rollout.state not in states or (rollout.state == ABORTED and not rollout.finished_at_ms):
-        what = f"rollout {rollout.rollout_id} is {rollout.state}, and {command.action} does not follow from there"
-        raise error("rollout_over", what)
+    if rollout.state not in MAY[command.action] or (rollout.state == ABORTED and not rollout.finished_at_ms):
+        why = f"{command.action} does not follow from there"
+        if command.action == "approve" and 0 <= command.wave <= rollout.approved_wave:
+            why = f"wave {command.wave} was approved already"
+        raise error("rollout_over", f"rollout {rollout.rollout_id} is {rollout.state}, and {why}")
     after = moved(draft, rollout, command)
     draft.update(after)
     change = changes.of_rows(
@@ -197,7 +197,10 @@ def move(draft: Draft, command: MoveRollout) -> Decision:
     return draft.decision(rollout_of(draft, rollout.rollout_id).state)
 
 
-def _approve(_: Draft, rollout: RolloutRow, __: MoveRollout) -> RolloutRow:
+def _approve(_: Draft, rollout: RolloutRow, command: MoveRollout) -> RolloutRow:
+    if command.wave != rollout.wave:  # somebody else was faster, or it is an old order that comes again
+        what = f"wave {rollout.wave} of rollout {rollout.rollout_id} waits for approval, not wave {command.wave}"
+        raise error("rollout_moved", what, pointer="/wave")
     settings = rollout_plan.parse_settings(rollout.settings)
     upto = rollout_plan.approved_by(settings, rollout.wave, rollout.waves)
     return replace(rollout, state=RUNNING, approved_wave=upto, reason="")
@@ -215,12 +218,7 @@ def _resume(draft: Draft, rollout: RolloutRow, command: MoveRollout) -> RolloutR
     moving = sum(row.state == ROLLING_BACK for row in rows)
     if moving or to_turn_back(draft, rollout):
         raise error("rollout_over", "nodes of it are still on their way back", hint="wait for them, then resume")
-    for row in rows:
-        failed = is_failure(row)
-        if (row.state == ROLLED_BACK and not failed) or (failed and command.retry_failed):
-            draft.update(afresh(row))
-        elif failed or (row.state == SKIPPED and row.wave <= rollout.wave):
-            draft.update(replace(row, forgiven=1))
+    begin_again(draft, rows, rollout.wave, retry_failed=command.retry_failed)
     again = [row.wave for row in rows_of(draft, rollout, 0, rollout.waves) if row.state in OPEN]
     wave = min(again, default=rollout.wave)
     return replace(
@@ -240,7 +238,7 @@ def _abort(draft: Draft, rollout: RolloutRow, command: MoveRollout) -> RolloutRo
     """What runs is left to its end."""
     reason = command.reason[:MAX_REASON] or f"aborted by {command.actor.name}"
     after = replace(rollout, state=ABORTED, turning_back=0, reason=reason)
-    _stop_all(draft, rollout, "the rollout was aborted before its turn", "not watched to the end: aborted")
+    stop_all(draft, rollout, "the rollout was aborted before its turn", "not watched to the end: aborted")
     return after
 
 
@@ -250,27 +248,17 @@ def _roll_back(draft: Draft, rollout: RolloutRow, command: MoveRollout) -> Rollo
         rows = rows_of(draft, rollout, 0, rollout.waves)
         _refuse_open(draft, (row.node_id for row in rows if row.state != SKIPPED))
     for row in rows_of(draft, rollout, 0, rollout.waves):
-        if row.state == FAILED and row.rollback_run_id:
+        if stays(row):
             draft.update(replace(row, rollback_run_id=""))  # once more, as a person asks
-    _stop_all(draft, rollout, "the rollout was turned back before its turn", "")
+    stop_all(draft, rollout, "the rollout was turned back before its turn", "")
     reason = command.reason[:MAX_REASON] or f"turned back by {command.actor.name}"
     return replace(rollout, state=ROLLING_BACK, turning_back=1, reason=reason, finished_at_ms=0)
 
 
-def _stop_all(draft: Draft, rollout: RolloutRow, pending: str, soaking: str) -> None:
-    """Nothing more begins."""
-    call_off(draft, rollout)
-    for row in rows_of(draft, rollout, 0, rollout.waves):
-        if row.state == PENDING:
-            end(draft, rollout, row, SKIPPED, pending)
-        elif row.state == SOAKING and soaking:
-            end(draft, rollout, row, SUCCEEDED, soaking)
-
-
-_MOVES: dict[str, tuple[tuple[str, ...], Any]] = {
-    "approve": ((AWAITING_APPROVAL,), _approve),
-    "pause": ((RUNNING, AWAITING_APPROVAL), _pause),
-    "resume": ((PAUSED,), _resume),
-    "abort": ((RUNNING, AWAITING_APPROVAL, PAUSED, ROLLING_BACK), _abort),
-    "rollback": ((RUNNING, AWAITING_APPROVAL, PAUSED, SUCCEEDED, FAILED, ABORTED), _roll_back),
+_MOVES: dict[str, Callable[[Draft, RolloutRow, MoveRollout], RolloutRow]] = {
+    "approve": _approve,
+    "pause": _pause,
+    "resume": _resume,
+    "abort": _abort,
+    "rollback": _roll_back,
 }

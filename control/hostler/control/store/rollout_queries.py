@@ -7,7 +7,7 @@ import msgspec
 
 from hostler.base.errors import error
 from hostler.control.kernel.agent_rows import RolloutNodeRow, RolloutRow
-from hostler.control.kernel.rollout_states import NODE_STATES
+from hostler.control.kernel.rollout_states import NODE_STATES, RUN_IN_PROGRESS, WAITING_FOR_OPERATOR
 from hostler.control.store.pages import decode_cursor, encode_cursor, page_limit
 from hostler.control.store.record_rows import rows
 from hostler.control.store.records import Page
@@ -48,7 +48,13 @@ class RolloutSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RolloutNodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """One node. `agent_version` is what it runs now by its own word."""
+    """One node. `agent_version` is what it runs now by its own word.
+
+    Attributes:
+        blocking_run_id, blocking_requested_by: somebody else's lifecycle run of the node that is waited for, see
+            `waiting_for`; "" for none.
+        next_command: what shows a person how to end that wait; "" where none is waited for.
+    """
 
     node_id: str
     node_name: str
@@ -58,6 +64,9 @@ class RolloutNodeView(msgspec.Struct, frozen=True, kw_only=True):
     waiting_for: str
     run_state: str
     run_waiting_for: str
+    blocking_run_id: str
+    blocking_requested_by: str
+    next_command: str
     connection: str
     agent_version: str
     from_version: str
@@ -73,6 +82,9 @@ class RolloutNodeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RolloutView(RolloutSummary, frozen=True, kw_only=True):
+    """`waiting_for_people`: nodes that somebody has to do something about; the first few, by wave."""
+
+    waiting_for_people: tuple[RolloutNodeView, ...]
     settings: Any
     wave_list: tuple[WaveView, ...]
     members: Page[RolloutNodeView]
@@ -80,16 +92,30 @@ class RolloutView(RolloutSummary, frozen=True, kw_only=True):
 
 _ROLLOUT = STATEMENTS[RolloutRow].columns
 _FROM_ROW = tuple(name for name in RolloutNodeView.__struct_fields__ if name in RolloutNodeRow.__struct_fields__)
-_NODES = f"""
+_SHOW_RUN = "hostler agents runs"  # prints the commands that the run waits for
+_MOST_PEOPLE = 20
+_NODE = f"""
     SELECT {", ".join(f"m.{name}" for name in _FROM_ROW)}, n.name AS node_name, n.connection, n.agent_version,
-      coalesce(r.state, '') AS run_state, coalesce(r.waiting_for, '') AS run_waiting_for
+      coalesce(r.state, '') AS run_state, coalesce(r.waiting_for, '') AS run_waiting_for,
+      coalesce(b.run_id, '') AS blocking_run_id, coalesce(b.requested_by, '') AS blocking_requested_by,
+      CASE WHEN m.waiting_for = '{WAITING_FOR_OPERATOR}' THEN coalesce('{_SHOW_RUN} ' || b.run_id, '') ELSE '' END
+        AS next_command
     FROM agent_rollout_nodes m JOIN nodes n USING (node_id)
     LEFT JOIN agent_lifecycle_runs r
       ON r.run_id = CASE WHEN m.rollback_run_id != '' THEN m.rollback_run_id ELSE m.run_id END
+    LEFT JOIN node_agents a
+      ON a.node_id = m.node_id AND m.waiting_for IN ('{RUN_IN_PROGRESS}', '{WAITING_FOR_OPERATOR}')
+    LEFT JOIN agent_lifecycle_runs b ON b.run_id = a.run_id AND b.finished_at_ms = 0
+"""  # noqa: S608 - our own names
+_PEOPLE = f"""{_NODE}
+    WHERE m.rollout_id = :rollout AND b.run_id IS NOT NULL AND m.waiting_for = '{WAITING_FOR_OPERATOR}'
+    ORDER BY m.wave, m.node_id LIMIT :limit
+"""
+_NODES = f"""{_NODE}
     WHERE m.rollout_id = :rollout AND (m.wave, m.node_id) > (:wave, :node)
       AND (:only = -1 OR m.wave = :only) AND (:state = '' OR m.state = :state)
     ORDER BY m.wave, m.node_id LIMIT :limit
-"""  # noqa: S608 - our own names
+"""
 _COUNTS = """
     SELECT wave, max(CASE WHEN state != 'skipped' THEN boundary ELSE '' END), state, count(*)
     FROM agent_rollout_nodes WHERE rollout_id = ? GROUP BY wave, state ORDER BY wave
@@ -113,6 +139,7 @@ def rollout(db: sqlite3.Connection, rollout_id: str, wanted: Wanted) -> RolloutV
     waves = _waves(db, rollout_id)
     return RolloutView(
         **_summary(db, found[0], waves),
+        waiting_for_people=tuple(rows(db, RolloutNodeView, _PEOPLE, {"rollout": rollout_id, "limit": _MOST_PEOPLE})),
         settings=msgspec.json.decode(found[0].settings),
         wave_list=tuple(waves),
         members=_nodes(db, rollout_id, wanted),

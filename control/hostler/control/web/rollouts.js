@@ -61,12 +61,16 @@ function why(rollout, nodes) {
   if (rollout.finished_at_ms) return rollout.reason;
   switch (rollout.state) {
     case "awaiting_approval": return `Stands still: wave ${rollout.wave} waits for approval.`;
-    case "paused": return `Stands still: ${paused(rollout)}.${back}`;
+    case "paused": return `Stands still: ${paused(rollout)}.${back} ${people(rollout)}`.trimEnd();
     case "aborted": return "Ends as soon as its last run has ended.";
     case "rolling_back": return `Brings nodes back: ${rollout.reason}.`;
   }
   if (rollout.soaking_until_ms) return `Watches wave ${rollout.wave} until ${moment(rollout.soaking_until_ms)}.`;
-  return waiting(nodes);
+  return [people(rollout), waiting(nodes)].filter(Boolean).join(" ");
+}
+
+function people({ waiting_for_people: nodes }) {
+  return nodes.map((node) => `${node.node_name} waits for a person (run of ${node.blocking_requested_by}): ${node.next_command}.`).join(" ");
 }
 
 function paused({ error_code, failed_node, reason }) {
@@ -78,7 +82,7 @@ function waiting(nodes) {
   const reasons = new Map();
   for (const node of nodes) {
     const word = node.state === "pending" ? node.waiting_for : node.run_waiting_for;
-    if (word) reasons.set(word, [...(reasons.get(word) ?? []), node.node_name]);
+    if (word && word !== "waiting_for_operator") reasons.set(word, [...(reasons.get(word) ?? []), node.node_name]);
   }
   const said = [...reasons].map(([word, names]) => `${names.slice(0, 5).join(", ")}${names.length > 5 ? ` and ${names.length - 5} more` : ""} ${waits(word)}`);
   return said.length ? `Waits: ${said.join("; ")}.` : "";

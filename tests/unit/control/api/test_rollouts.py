@@ -111,7 +111,7 @@ async def test_API_20_LC_16_people_pause_resume_approve_abort_and_turn_back(tmp_
         assert (await at.show(made["rollout_id"]))["state"] == "awaiting_approval"
         await at.post(f"{path}/pause")
         assert (await at.post(f"{path}/resume", retry_failed=True))["state"] == "awaiting_approval"
-        assert (await at.post(f"{path}/approve"))["state"] == "running"
+        assert (await at.post(f"{path}/approve", wave=1))["state"] == "running"
         await at.work(at.nodes[1])
         now = await at.show(made["rollout_id"])
         assert (now["state"], now["failed_node"], now["error_code"]) == ("paused", "gpu-1", "upgrade_rolled_back")

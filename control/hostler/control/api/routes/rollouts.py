@@ -9,6 +9,7 @@ from hostler.base.ids import new_id
 from hostler.control.api import pages
 from hostler.control.api.call import Call
 from hostler.control.api.rollout_bodies import (
+    Approval,
     MoveReason,
     NewRollout,
     Resume,
@@ -75,8 +76,9 @@ async def get(call: Call) -> RolloutView:
 
 
 async def approve(call: Call) -> RolloutState:
-    """The next wave begins."""
-    return await _move(call, "approve", (await call.body(MoveReason)).reason)
+    """The wave that is named begins, if it is the one that waits."""
+    body = await call.body(Approval)
+    return await _move(call, "approve", body.reason, wave=body.wave)
 
 
 async def pause(call: Call) -> RolloutState:
@@ -100,13 +102,14 @@ async def rollback(call: Call) -> RolloutState:
     return await _move(call, "rollback", (await call.body(MoveReason)).reason)
 
 
-async def _move(call: Call, action: str, reason: str, *, retry_failed: bool = False) -> RolloutState:
+async def _move(call: Call, action: str, reason: str, *, wave: int = -1, retry_failed: bool = False) -> RolloutState:
     rollout_id = call.path("rollout_id")
     state = await call.execute(
         MoveRollout(
             actor=call.principal.actor(),
             rollout_id=rollout_id,
             action=action,
+            wave=wave,
             reason=reason,
             retry_failed=retry_failed,
             correlation_id=call.correlation_id,
