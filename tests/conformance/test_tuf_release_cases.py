@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from securesystemslib.signer import SSlibKey
 
-from hostler.base.errors import HostlerError
 from hostler.pki.keys import FileSigner, new_ed25519, new_p256
 from hostler.pki.releases import Release, verify_releases
 from support.keys import NOW, YEAR_MS
+from support.refusals import code_of, refused
 from support.releases import DAY_MS, House, release, sign, update_keyset
 from support.tuf_cases import ALL
 
@@ -34,12 +34,6 @@ NO_COUNTERPART = {
     "test_snapshot_404": "all four roles come in one document: test_timestamp_404",
     "test_targets_404": "all four roles come in one document: test_timestamp_404",
 }
-
-
-def refused(call: Callable[..., object], *arguments: Any) -> str:
-    with pytest.raises(HostlerError) as caught:
-        call(*arguments)
-    return caught.value.code
 
 
 def put(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
@@ -416,14 +410,6 @@ def test_invalid_sig_in_valid_metadata() -> None:
         assert house.take(metadata).releases
 
 
-def _code(call: Callable[..., object], *arguments: Any) -> str:
-    try:
-        call(*arguments)
-    except HostlerError as err:
-        return err.code
-    return ""
-
-
 # -- digests ---------------------------------------------------------------------------------------
 
 
@@ -639,7 +625,7 @@ def test_bytes_bent_at_every_place() -> None:
     for role, data in good.items():
         for place in range(0, len(data), 7):
             bent = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
-            code = _code(verify_releases, good | {role: bent}, house.keyset, {}, NOW)
+            code = code_of(verify_releases, good | {role: bent}, house.keyset, {}, NOW)
             assert code in ("", "release_untrusted"), (role, place, code)
 
 
@@ -663,7 +649,7 @@ def test_wrong_shapes() -> None:
             for value in (None, 7, "x", [], {}, -1, {"x": {}}):
                 signers = house.update if role in ("root", "targets") else [house.fresh]
                 broken = sign(good | {name: value}, signers)
-                code = _code(verify_releases, whole(house, role, broken), house.keyset, {}, NOW)
+                code = code_of(verify_releases, whole(house, role, broken), house.keyset, {}, NOW)
                 harmless = (name, value) in (("targets", {}), ("version", 7))
                 assert code == "release_untrusted" or (harmless and not code), (role, name, value)
 
