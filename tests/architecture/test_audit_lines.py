@@ -27,7 +27,7 @@ AUDITED = tuple(route for route in ROUTES if route.action)
 
 def test_every_route_that_changes_something_has_an_action_and_a_story() -> None:
     assert {route.name for route in ROUTES if route.method != "GET" and not route.action} == set()
-    assert {route.name for route in AUDITED} - set(STORIES) == set(), "say in support.audited how the new route succeeds"
+    assert {route.name for route in AUDITED} - set(STORIES) == set(), "say in support.audited how it succeeds"
     assert set(STORIES) - {route.name for route in AUDITED} == set()
 
 
