@@ -1,7 +1,8 @@
-"""Every guard that a test takes out still stands, once, where the test looks for it: one that was moved is seen here
-at once, while its own test may be among those that a run leaves out."""
+"""Every guard that a test takes out still stands, once, where the test looks for it, and so do the tests that miss it:
+one that was moved is seen here at once, while its own test may be among those that a run leaves out."""
 
 import importlib.util
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,8 @@ import pytest
 
 from support.mutant import Guard
 
-FILES = sorted((Path(__file__).parents[1] / "guards").glob("test_*.py"))
+TESTS = Path(__file__).parents[1]
+FILES = sorted((TESTS / "guards").glob("test_*.py"))
 BY_HAND = {"test_exec_guards"}  # takes attributes away, not source text
 
 
@@ -36,6 +38,16 @@ def guards_in(value: Any) -> Iterator[Guard]:
         yield from (guard for each in value for guard in guards_in(each))
 
 
+def named_tests(value: Any) -> Iterator[str]:
+    """Files, folders or tests by their path, which the table may leave out "tests/" of."""
+    if isinstance(value, str) and re.fullmatch(r"[a-z_/]+/test_\w+\.py(::.*)?", value):
+        yield value.removeprefix("tests/")
+    elif isinstance(value, dict):
+        yield from (each for part in value.values() for each in named_tests(part))
+    elif isinstance(value, (list, tuple)):
+        yield from (each for part in value for each in named_tests(part))
+
+
 def _is_guard(value: tuple[Any, ...]) -> bool:
     return len(value) >= 3 and all(isinstance(part, str) for part in value[:3]) and value[0].startswith("hostler.")
 
@@ -51,3 +63,11 @@ def test_every_guard_stands_once_and_what_is_left_without_it_is_python(path: Pat
         source = Path(spec.origin).read_text()
         assert source.count(guard.text) == 1, guard
         compile(source.replace(guard.text, guard.without), spec.origin, "exec")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_test_that_misses_a_guard_is_where_the_table_says(path: Path) -> None:
+    """A constant may name only how several begin."""
+    for each in set(named_tests(list(vars(loaded(path)).values()))):
+        file, _, test = each.partition("::")
+        assert f"def {test.partition('[')[0]}" in f"def {(TESTS / file).read_text()}", each

@@ -7,11 +7,9 @@ stands for timestamp, snapshot and targets together; a *document* is a target. N
 from typing import Any
 
 import msgspec
-import pytest
 
 from hostler.base.digest import canonical_json
 from hostler.base.envelope import CATALOG_TYPE, KEYSET_TYPE, Envelope, Signature
-from hostler.base.errors import HostlerError
 from hostler.catalog.definition import Definition
 from hostler.catalog.manifest import Catalog, make_manifest, open_catalog, sign_manifest
 from hostler.pki import dsse
@@ -22,6 +20,7 @@ from hostler.pki.rotation import replace_role, successor
 from hostler.pki.trust import TrustState, TrustStore
 from support.builders import definition
 from support.keys import DOMAIN, NOW
+from support.refusals import refused
 from support.tuf_cases import ALL
 
 YEAR = 365 * 86_400_000
@@ -82,12 +81,6 @@ def state(first: bytes) -> TrustState:
 
 def client(first: Keyset | None = None) -> TrustStore:
     return TrustStore(state(sign_keyset(first or keyset(), ROOTS[:2])), NOW)
-
-
-def refused(call: Any, *arguments: Any) -> str:
-    with pytest.raises(HostlerError) as caught:
-        call(*arguments)
-    return caught.value.code
 
 
 def catalog(

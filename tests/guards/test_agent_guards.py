@@ -11,11 +11,12 @@ VERSIONS, REPORTS = f"{KERNEL}.agent_versions", f"{KERNEL}.agent_reports"
 PACKAGES, SERVING = "hostler.control.delivery.packages", "hostler.control.api.packages"
 FEED, AGENTS = "hostler.control.rpc.agent_feed", "hostler.control.api.routes.agents"
 RUN, MATRIX = "unit/control/kernel/test_agent_runs.py", "unit/control/kernel/test_agent_matrix.py"
+ENDS, RIGHTS = "unit/control/kernel/test_agent_run_ends.py", "unit/control/kernel/test_agent_run_rights.py"
 CHANNELS, HTTP = "unit/control/kernel/test_agent_versions.py", "unit/control/api/test_agent_releases.py"
 FLOW, ASKED = "flow/test_agent_lifecycle.py", "unit/control/api/test_agents.py"
 ADDRESS = f"{HTTP}::test_LC_12_an_address_ends_and_is_good_for_one_file"
 UNSIGNED = f"{HTTP}::test_LC_12_nothing_is_kept_that_the_update_keys_did_not_sign"
-DOWN = f"{RUN}::test_U3_a_downgrade_without_authority_makes_no_run"
+DOWN = f"{RIGHTS}::test_U3_a_downgrade_without_authority_makes_no_run"
 
 
 def guard(module: str, text: str, without: str, test: str):
@@ -39,15 +40,15 @@ GUARDS = [
         RELEASES,
         "slot.version == version and slot.state in _GOOD_SLOTS",
         "slot.version == version",
-        f"{RUN}::test_U3_a_slot_that_never_stood_its_trial_is_no_way_back",
+        f"{RIGHTS}::test_U3_a_slot_that_never_stood_its_trial_is_no_way_back",
     ),
     guard(
         RELEASES,
         "    rows = [row for row in draft.current(draft.view.releases_of(version)) if offered(row)]\n",
         "    rows = list(draft.current(draft.view.releases_of(version)))\n",
-        f"{RUN}::test_a_withdrawn_release_is_brought_to_nobody",
+        f"{RIGHTS}::test_a_withdrawn_release_is_brought_to_nobody",
     ),
-    guard(RUNS, "    if open_run is not None:\n", "    if False:\n", f"{RUN}::test_one_run_at_a_time_on_a_node"),
+    guard(RUNS, "    if open_run is not None:\n", "    if False:\n", f"{ENDS}::test_one_run_at_a_time_on_a_node"),
     guard(
         RUNS,
         '    if node.state != "active":\n',
@@ -58,7 +59,7 @@ GUARDS = [
         RUNS,
         "    if run.operation_id:\n",
         "    if False:\n",
-        f"{RUN}::test_a_node_that_changes_itself_is_not_called_off",
+        f"{ENDS}::test_a_node_that_changes_itself_is_not_called_off",
     ),
     guard(
         RUNS,
@@ -82,7 +83,7 @@ GUARDS = [
         STEPS,
         "    elif not missing(run):\n",
         "    else:\n",
-        f"{RUN}::test_LC_21_renewal_that_does_not_work_never_becomes_a_success",
+        f"{ENDS}::test_LC_21_renewal_that_does_not_work_never_becomes_a_success",
     ),
     guard(
         STEPS,
@@ -100,19 +101,19 @@ GUARDS = [
         CHECKS,
         " and row.issued_at_ms >= since for row",
         " for row",
-        f"{RUN}::test_LC_21_a_certificate_from_before_the_change_proves_nothing",
+        f"{ENDS}::test_LC_21_a_certificate_from_before_the_change_proves_nothing",
     ),
     guard(
         CHECKS,
         '    proved = [row for row in _certificates(draft, subject_of(run)) if row.state == "proved"]\n',
         "    proved = list(_certificates(draft, subject_of(run)))\n",
-        f"{RUN}::test_LC_21_renewal_that_does_not_work_never_becomes_a_success",
+        f"{ENDS}::test_LC_21_renewal_that_does_not_work_never_becomes_a_success",
     ),
     guard(
         CHECKS,
         " and node.health != DEGRADED",
         "",
-        f"{RUN}::test_LC_21_a_node_that_is_not_well_is_not_schedulable_again",
+        f"{ENDS}::test_LC_21_a_node_that_is_not_well_is_not_schedulable_again",
     ),
     guard(
         CHECKS,
@@ -142,7 +143,7 @@ GUARDS = [
         REPORTS,
         " and said.returned.at_ms != before.returned_at_ms:",
         ":",
-        f"{RUN}::test_EV_09_LC_16_a_return_is_told_once_and_by_the_old_version",
+        f"{ENDS}::test_EV_09_LC_16_a_return_is_told_once_and_by_the_old_version",
     ),
     guard(
         PACKAGES,

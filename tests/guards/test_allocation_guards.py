@@ -6,11 +6,13 @@ from support.mutant import Guard, outcome_without
 
 KERNEL = "hostler.control.kernel"
 BINDING = "hostler.agent.journal.binding"
-ALLOCATIONS = "tests/unit/control/kernel/test_allocations.py"
-QUARANTINE = "tests/unit/control/kernel/test_quarantine_and_cordons.py"
-WALKS = "tests/unit/control/kernel/test_allocation_walks.py"
+TESTS = "tests/unit/control/kernel"
+CHAIN, REQUESTS = f"{TESTS}/test_allocations.py", f"{TESTS}/test_allocation_requests.py"
+WORK, REPAIRS = f"{TESTS}/test_allocation_work.py", f"{TESTS}/test_allocation_repairs.py"
+QUARANTINE = f"{TESTS}/test_quarantine_and_cordons.py"
+WALKS = f"{TESTS}/test_allocation_walks.py"
 NODE = "tests/unit/agent/journal/test_binding.py"
-QUEUE = "tests/unit/control/kernel/test_allocation_queue.py"
+QUEUE = f"{TESTS}/test_allocation_queue.py"
 
 
 def guard(module: str, text: str, without: str, test: str):
@@ -34,13 +36,13 @@ GUARDS = [
         f"{KERNEL}.chain",
         "if link.link == REVOKE and not _quiet(draft, link):",
         "if False:",
-        f"{ALLOCATIONS}::test_access_is_not_taken_apart_while_the_tenants_work_still_runs",
+        f"{WORK}::test_access_is_not_taken_apart_while_the_tenants_work_still_runs",
     ),
     guard(
         f"{KERNEL}.chain",
         "    if link.link != VERIFY:\n        forced_revoke(",
         "    if False:\n        forced_revoke(",
-        f"{ALLOCATIONS}::test_OD_17_a_failed_deprovision_is_followed_by_an_access_revoke_of_its_own",
+        f"{CHAIN}::test_OD_17_a_failed_deprovision_is_followed_by_an_access_revoke_of_its_own",
     ),
     guard(
         f"{KERNEL}.chain",
@@ -52,31 +54,31 @@ GUARDS = [
         f"{KERNEL}.targets",
         "if found.allocation_id != command.linked_allocation_id:",
         "if False:",
-        f"{ALLOCATIONS}::test_a_leased_node_is_reached_only_through_its_allocation",
+        f"{WORK}::test_a_leased_node_is_reached_only_through_its_allocation",
     ),
     guard(
         f"{KERNEL}.targets",
         "if command.operation_type in FAMILIES.values():",
         "if False:",
-        f"{ALLOCATIONS}::test_AL_06_a_link_cannot_be_asked_for_directly",
+        f"{REPAIRS}::test_AL_06_a_link_cannot_be_asked_for_directly",
     ),
     guard(
         f"{KERNEL}.targets",
         "or (allocation.org_id, allocation.project_id) != (command.org_id, command.project_id)",
         "",
-        f"{ALLOCATIONS}::test_S2_another_tenants_allocation_does_not_exist",
+        f"{WORK}::test_S2_another_tenants_allocation_does_not_exist",
     ),
     guard(
         f"{KERNEL}.assign",
         'if node.allocation_id != (operation.linked_allocation_id or ""):',
         "if False:",
-        f"{ALLOCATIONS}::test_a_node_that_changed_hands_before_a_task_was_sent_gets_nothing",
+        f"{WORK}::test_a_node_that_changed_hands_before_a_task_was_sent_gets_nothing",
     ),
     guard(
         f"{KERNEL}.assign",
         "if allocation is None or allocation.state != ACTIVE:",
         "if False:",
-        f"{ALLOCATIONS}::test_nothing_of_the_tenant_starts_once_release_has_begun",
+        f"{WORK}::test_nothing_of_the_tenant_starts_once_release_has_begun",
     ),
     guard(
         f"{KERNEL}.assign",
@@ -88,19 +90,19 @@ GUARDS = [
         f"{KERNEL}.cancel",
         "chained = operation.trigger_source in CHAIN_TRIGGERS",
         "chained = False",
-        f"{ALLOCATIONS}::test_AL_06_a_links_operation_is_neither_cancelled_nor_retried_by_hand",
+        f"{REPAIRS}::test_AL_06_a_links_operation_is_neither_cancelled_nor_retried_by_hand",
     ),
     guard(
         f"{KERNEL}.allocations",
         "allocation.project_id != project_id or (actor.org_id and actor.org_id != allocation.org_id)",
         "False",
-        f"{ALLOCATIONS}::test_S2_another_tenants_allocation_does_not_exist",
+        f"{WORK}::test_S2_another_tenants_allocation_does_not_exist",
     ),
     guard(
         f"{KERNEL}.allocations",
         'if command.nodes and command.actor.role != "platform_admin":',
         "if False:",
-        f"{ALLOCATIONS}::test_labels_choose_and_only_an_administrator_names_nodes",
+        f"{REQUESTS}::test_labels_choose_and_only_an_administrator_names_nodes",
     ),
     guard(
         f"{KERNEL}.quarantine",

@@ -12,7 +12,9 @@ TLS, MINTS = "hostler.control.api.internal_tls", "hostler.agent.lifecycle.mints"
 STEP, SEALING = "hostler.agent.steps.credential_mint", "hostler.pki.sealing"
 TYPES, LINT = "hostler.catalog.credentials", "hostler.catalog.lint_credentials"
 I6 = "tests/fault/test_I6_credentials.py"
-MINTERS = "tests/unit/control/credentials/test_minters.py"
+CREDENTIALS = "tests/unit/control/credentials"
+REGISTRY_MINTER, S3 = f"{CREDENTIALS}/test_registry_minter.py", f"{CREDENTIALS}/test_s3_minters.py"
+SCOPES = f"{CREDENTIALS}/test_minter_scopes.py"
 CLIENT, KIND = "tests/unit/agent/lifecycle/test_mints.py", "tests/unit/agent/steps/test_credential_mint.py"
 SEALED, LINTED = "tests/unit/pki/test_sealing.py", "tests/unit/catalog/test_lint_credentials.py"
 BENT = f"{I6}::test_I6_CR_02_signed_by_the_node_itself_and_still_not_its_due"
@@ -38,16 +40,16 @@ GUARDS = {
     "the step is open": (KERNEL, "    return any(status.get(user", "    return True or any(status.get(user", f"{I6}::test_I6_a_step_that_has_ended_and_whose_users_have_too"),  # noqa: E501
     "the path names the caller": (INTERNAL, "if name != node_id:", "if False:", f"{I6}::test_API_17_the_path_must_say_what_certificate_and_body_say"),  # noqa: E501
     "a client shows a certificate": (TLS, "context.verify_mode = ssl.CERT_REQUIRED", "context.verify_mode = ssl.CERT_OPTIONAL", f"{I6}::test_API_17_nobody_but_a_node_reaches_the_endpoints"),  # noqa: E501
-    "tenant and project of a scope": (CONFIG, "if self.org not in (ANY, org_id) or self.project not in (ANY, project_id):", "if False:", f"{MINTERS}::test_CR_02_a_scope_ends_where_it_says"),  # noqa: E501
-    "sources of a scope": (CONFIG, "return any(covers(prefix, source_of(intent)) for prefix in self.sources)", "return True", f"{MINTERS}::test_CR_02_a_scope_ends_where_it_says"),  # noqa: E501
-    "a cluster's own minter": (REGISTRY, "ask.intent.cluster != config.cluster", "False", f"{MINTERS}::test_a_cluster_s_minter_is_for_that_cluster"),  # noqa: E501
-    "minters' secrets are private": (REGISTRY, "            read_private(Path(config.secret_file))\n", "", f"{MINTERS}::test_a_secret_that_others_can_read_stops_the_start"),  # noqa: E501
-    "a token that opens more": (TOKENS, "if wider or not any(", "if not any(", f"{MINTERS}::test_CR_08_a_token_that_says_more_or_nothing_is_not_handed_on"),  # noqa: E501
-    "an issuer is asked by TLS": (OUT, 'if not url.startswith("https://"):', "if False:", f"{MINTERS}::test_an_issuer_without_tls_is_not_spoken_to"),  # noqa: E501
-    "an issuer's answer is bounded": (OUT, "if len(body) > MAX_ANSWER_BYTES:", "if False:", f"{MINTERS}::test_an_answer_without_end_is_cut_off"),  # noqa: E501
-    "an issuer's errors are not quoted": (OUT, "({type(err).__name__})\") from None", "({type(err).__name__})\") from err", f"{MINTERS}::test_an_issuer_with_another_ca_is_not_spoken_to"),  # noqa: E501
-    "a key without a slash is one object": (AWS, 'objects = intent.prefix if intent.prefix and not intent.prefix.endswith("/") else f"{intent.prefix}*"', 'objects = f"{intent.prefix}*"', f"{MINTERS}::test_a_prefix_without_a_slash_is_one_object"),  # noqa: E501
-    "a session ends with its task": (AWS, '"Condition": until}', '"Condition": {}}', f"{MINTERS}::test_the_session_may_read_what_was_asked_for_until_the_task_ends_and_no_more"),  # noqa: E501
+    "tenant and project of a scope": (CONFIG, "if self.org not in (ANY, org_id) or self.project not in (ANY, project_id):", "if False:", f"{SCOPES}::test_CR_02_a_scope_ends_where_it_says"),  # noqa: E501
+    "sources of a scope": (CONFIG, "return any(covers(prefix, source_of(intent)) for prefix in self.sources)", "return True", f"{SCOPES}::test_CR_02_a_scope_ends_where_it_says"),  # noqa: E501
+    "a cluster's own minter": (REGISTRY, "ask.intent.cluster != config.cluster", "False", f"{SCOPES}::test_a_cluster_s_minter_is_for_that_cluster"),  # noqa: E501
+    "minters' secrets are private": (REGISTRY, "            read_private(Path(config.secret_file))\n", "", f"{SCOPES}::test_a_secret_that_others_can_read_stops_the_start"),  # noqa: E501
+    "a token that opens more": (TOKENS, "if wider or not any(", "if not any(", f"{REGISTRY_MINTER}::test_CR_08_a_token_that_says_more_or_nothing_is_not_handed_on"),  # noqa: E501
+    "an issuer is asked by TLS": (OUT, 'if not url.startswith("https://"):', "if False:", f"{REGISTRY_MINTER}::test_an_issuer_without_tls_is_not_spoken_to"),  # noqa: E501
+    "an issuer's answer is bounded": (OUT, "if len(body) > MAX_ANSWER_BYTES:", "if False:", f"{REGISTRY_MINTER}::test_an_answer_without_end_is_cut_off"),  # noqa: E501
+    "an issuer's errors are not quoted": (OUT, "({type(err).__name__})\") from None", "({type(err).__name__})\") from err", f"{REGISTRY_MINTER}::test_an_issuer_with_another_ca_is_not_spoken_to"),  # noqa: E501
+    "a key without a slash is one object": (AWS, 'objects = intent.prefix if intent.prefix and not intent.prefix.endswith("/") else f"{intent.prefix}*"', 'objects = f"{intent.prefix}*"', f"{S3}::test_a_prefix_without_a_slash_is_one_object"),  # noqa: E501
+    "a session ends with its task": (AWS, '"Condition": until}', '"Condition": {}}', f"{S3}::test_the_session_may_read_what_was_asked_for_until_the_task_ends_and_no_more"),  # noqa: E501
     "the control plane has signed": (MINTS, "payload = self._trust().verify(envelope, MINTED_TYPE, KeyRole.DISPATCH, self._clock.now_ms())", "payload = envelope.payload", CLIENT),  # noqa: E501
     "the answer is to this request": (MINTS, "if minted.request_digest != digest or minted.credential_type != request.credential_type:", "if False:", CLIENT),  # noqa: E501
     "the context is bound": (SEALING, "cipher.authenticate_additional_data(context)", "pass", SEALED),

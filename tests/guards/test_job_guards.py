@@ -6,18 +6,20 @@ from support.mutant import Guard, outcome_without
 
 K = "hostler.control.kernel"
 JOBS, FLOW, PASS, PLACES, ROOM = f"{K}.jobs", f"{K}.job_flow", f"{K}.job_pass", f"{K}.job_places", f"{K}.job_room"
-RULES, WALKS = "unit/control/kernel/test_jobs.py", "unit/control/kernel/test_job_walks.py"
+KERNEL = "unit/control/kernel"
+RULES, PLACED, ATTEMPTS = f"{KERNEL}/test_jobs.py", f"{KERNEL}/test_job_placement.py", f"{KERNEL}/test_job_attempts.py"
+TREES, NODES_LOST = f"{KERNEL}/test_job_trees.py", f"{KERNEL}/test_job_lost_nodes.py"
 PURE, API, LOST = (
     "unit/control/kernel/test_scheduling.py",
     "unit/control/api/test_jobs.py",
     "fault/test_EF_06_lost_nodes.py",
 )
-CHILD = f"{RULES}::test_TE_08_a_running_task_submits_children_in_its_own_name_and_nobody_elses"
-FOREIGN = f"{RULES}::test_S2_a_job_of_another_project_is_not_there"
-POOL = f"{RULES}::test_a_job_stays_on_its_own_projects_nodes_and_off_those_of_an_allocation"
+CHILD = f"{TREES}::test_TE_08_a_running_task_submits_children_in_its_own_name_and_nobody_elses"
+FOREIGN = f"{TREES}::test_S2_a_job_of_another_project_is_not_there"
+POOL = f"{PLACED}::test_a_job_stays_on_its_own_projects_nodes_and_off_those_of_an_allocation"
 PROPERTIES = f"{PURE}::test_properties_of_every_pass"
-PREEMPTS = f"{RULES}::test_preemption_never_of_what_is_not_preemptible_nor_more_often_than_allowed"
-REROUTE = f"{RULES}::test_EF_06_a_task_of_a_lost_node_is_placed_anew_in_its_time_and_the_old_one_is_cancelled"
+PREEMPTS = f"{ATTEMPTS}::test_preemption_never_of_what_is_not_preemptible_nor_more_often_than_allowed"
+REROUTE = f"{NODES_LOST}::test_EF_06_a_task_of_a_lost_node_is_placed_anew_in_its_time_and_the_old_one_is_cancelled"
 
 
 def guard(module: str, text: str, without: str, test: str):
@@ -66,7 +68,7 @@ GUARDS = [
         JOBS,
         "or own.job_id not in (each.job_id for each in job_book.ancestors(draft, job)):",
         ":",
-        f"{RULES}::test_JB_04_a_task_ends_what_is_below_its_own_job_and_no_other",
+        f"{TREES}::test_JB_04_a_task_ends_what_is_below_its_own_job_and_no_other",
     ),
     guard(
         JOBS,
@@ -78,7 +80,7 @@ GUARDS = [
         JOBS,
         "    if command.actor.role == MEMBER and command.actor.name != parent.owner:",
         "    if False:",
-        f"{RULES}::test_TE_16_a_member_puts_no_child_into_anothers_namespace",
+        f"{TREES}::test_TE_16_a_member_puts_no_child_into_anothers_namespace",
     ),
     guard(
         JOBS,
@@ -103,7 +105,7 @@ GUARDS = [
         PASS,
         "and (node.org_id, node.project_id, node.allocation_id) == (org_id, project_id, allocation_id)",
         "",
-        f"{RULES}::test_a_freed_node_of_another_hand_is_not_looked_at",
+        f"{PLACED}::test_a_freed_node_of_another_hand_is_not_looked_at",
     ),
     guard(PASS, '        if node.state == "active"\n        and ', "        if ", POOL),
     guard(PLACES, "not fits(amounts, place.free) or ", "", PROPERTIES),
@@ -117,7 +119,7 @@ GUARDS = [
         "hostler.control.kernel.targets",
         ' or ("group",)',
         "",
-        f"{RULES}::test_AZ_06_the_policy_counts_for_jobs_and_its_change_wakes_them",
+        f"{PLACED}::test_AZ_06_the_policy_counts_for_jobs_and_its_change_wakes_them",
     ),
     # who makes room
     guard(
@@ -132,27 +134,27 @@ GUARDS = [
         FLOW,
         'wants_no_more = code == "container_lost" and spec_of(job.spec).retries.on_lost == "fail"',
         "wants_no_more = False",
-        f"{RULES}::test_JB_05_what_a_lost_container_means_is_the_job_s_to_say",
+        f"{ATTEMPTS}::test_JB_05_what_a_lost_container_means_is_the_job_s_to_say",
     ),
     guard(
         FLOW,
         "    if unsure and not spec_of(job.spec).relocatable:\n        return None\n",
         "",
-        f"{RULES}::test_a_revoked_node_ends_what_may_not_run_twice_and_gives_the_rest_back",
+        f"{NODES_LOST}::test_a_revoked_node_ends_what_may_not_run_twice_and_gives_the_rest_back",
     ),
     guard(FLOW, "    _stray(draft, task)\n    message", "    message", REROUTE),
     guard(
         JOBS,
         "reroute_after_ms=settings.lost_grace_ms if spec.relocatable else fence_ms",
         "reroute_after_ms=settings.lost_grace_ms",
-        f"{RULES}::test_EF_05_a_job_that_may_not_run_twice_waits_for_its_node",
+        f"{NODES_LOST}::test_EF_05_a_job_that_may_not_run_twice_waits_for_its_node",
     ),
     guard(JOBS, "spec.fence_seconds * 1000 + settings.fence_margin_ms", "spec.fence_seconds * 1000", REROUTE),
     guard(
         "hostler.control.kernel.fold",
         "    if attempt is not None and attempt.task_id == task.task_id and attempt.node_id == node_id:",
         "    if attempt is not None and attempt.task_id == task.task_id:",
-        f"{RULES}::test_I7_a_node_speaks_of_its_own_attempts_only",
+        f"{PLACED}::test_I7_a_node_speaks_of_its_own_attempts_only",
     ),
     guard(
         "hostler.control.dispatch.build",

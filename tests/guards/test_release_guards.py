@@ -12,7 +12,7 @@ SIGN, REPO, DEB, MANIFEST = (
     "hostler.pki.deb",
     "hostler.pki.manifest",
 )
-CASES, KINDS = "tests/conformance/test_tuf_release_cases.py", "tests/unit/pki/test_releases.py"
+CASES, KINDS = "tests/conformance/releases", "tests/unit/pki/test_releases.py"
 DESK, PACKAGES = "tests/unit/cli/test_releases.py", "tests/unit/pki/test_deb.py"
 TREES, UNPACKED = "tests/unit/pki/test_manifest.py", "tests/unit/agent/upgrade/test_unpack.py"
 

@@ -5,10 +5,11 @@ import pytest
 from support.mutant import Guard, outcome_without
 
 KERNEL = "hostler.control.kernel"
-ROLLOUTS = "tests/unit/control/kernel/test_rollouts.py"
-PLAN = "tests/unit/control/kernel/test_rollout_plan.py"
-APPROVAL = "tests/unit/control/kernel/test_rollout_approval.py"
 HTTP = "tests/unit/control/api/test_rollouts.py"
+TESTS = "tests/unit/control/kernel"
+WAVES, NODES = f"{TESTS}/test_rollouts.py", f"{TESTS}/test_rollout_nodes.py"
+FAILURES, ACTIONS = f"{TESTS}/test_rollout_failures.py", f"{TESTS}/test_rollout_actions.py"
+PLAN, APPROVAL = f"{TESTS}/test_rollout_plan.py", f"{TESTS}/test_rollout_approval.py"
 
 
 def guard(module: str, text: str, without: str, test: str):
@@ -26,37 +27,37 @@ GUARDS = [
         "rollouts",
         "    _refuse_open(draft, (node.node_id for node in planned if not node.skip))\n",
         "",
-        f"{ROLLOUTS}::test_a_node_is_in_one_open_rollout_at_a_time",
+        f"{WAVES}::test_a_node_is_in_one_open_rollout_at_a_time",
     ),
     guard(
         "rollouts",
         "        _refuse_open(draft, (row.node_id for row in rows if row.state != SKIPPED))\n",
         "        pass\n",
-        f"{ROLLOUTS}::test_a_rollout_cannot_be_reopened_over_another_one",
+        f"{ACTIONS}::test_a_rollout_cannot_be_reopened_over_another_one",
     ),
     guard(
         "rollouts",
         "    if not suites:\n",
         "    if False:\n",
-        f"{ROLLOUTS}::test_API_20_what_cannot_be_rolled_out_is_refused_with_a_pointer",
+        f"{WAVES}::test_API_20_what_cannot_be_rolled_out_is_refused_with_a_pointer",
     ),
     guard(
         "rollouts",
         "    if moving or to_turn_back(draft, rollout):\n",
         "    if False:\n",
-        f"{ROLLOUTS}::test_API_20_resume_brings_the_version_again_to_nodes_that_were_turned_back",
+        f"{ACTIONS}::test_API_20_resume_brings_the_version_again_to_nodes_that_were_turned_back",
     ),
     guard(
         "rollouts",
         "RUNNING if wave <= rollout.approved_wave else AWAITING_APPROVAL",
         "RUNNING",
-        f"{ROLLOUTS}::test_API_20_resume_does_not_pass_a_gate",
+        f"{ACTIONS}::test_API_20_resume_does_not_pass_a_gate",
     ),
     guard(
         "rollout_rows",
         "(failed and retry_failed)",
         "failed",
-        f"{ROLLOUTS}::test_API_20_resume_leaves_failed_nodes_behind_unless_it_is_asked_to_retry_them",
+        f"{ACTIONS}::test_API_20_resume_leaves_failed_nodes_behind_unless_it_is_asked_to_retry_them",
     ),
     guard(
         "rollout_plan",
@@ -68,109 +69,109 @@ GUARDS = [
         "rollout_flow",
         "    if rollout.failures >= settings.max_failures:\n",
         "    if False:\n",
-        f"{ROLLOUTS}::test_LC_16_failures_count_over_the_whole_rollout",
+        f"{FAILURES}::test_LC_16_failures_count_over_the_whole_rollout",
     ),
     guard(
         "rollout_flow",
         "    elif failed and rollout_plan.out_of_reach(0, failed, left, settings.success_percent):\n",
         "    elif False:\n",
-        f"{ROLLOUTS}::test_LC_16_a_wave_that_cannot_reach_its_share_any_more_pauses_at_once",
+        f"{FAILURES}::test_LC_16_a_wave_that_cannot_reach_its_share_any_more_pauses_at_once",
     ),
     guard(
         "rollout_flow",
         "    if rollout.error_code or ",
         "    if ",
-        f"{ROLLOUTS}::test_LC_16_nodes_that_took_the_version_are_brought_back_and_those_on_their_way_as_well",
+        f"{FAILURES}::test_LC_16_nodes_that_took_the_version_are_brought_back_and_those_on_their_way_as_well",
     ),
     guard(
         "rollout_flow",
         "    call_off(draft, after)\n",
         "",
-        f"{ROLLOUTS}::test_LC_16_nodes_that_took_the_version_are_brought_back_and_those_on_their_way_as_well",
+        f"{FAILURES}::test_LC_16_nodes_that_took_the_version_are_brought_back_and_those_on_their_way_as_well",
     ),
     guard(
         "rollout_flow",
         "turning_back=int(settings.auto_rollback and not error_code)",
         "turning_back=1",
-        f"{ROLLOUTS}::test_LC_16_without_auto_rollback_nodes_keep_the_version",
+        f"{FAILURES}::test_LC_16_without_auto_rollback_nodes_keep_the_version",
     ),
     guard(
         "rollout_flow",
         "    if any(row.state in UNPROVED for row in rows):\n        return False\n",
         "",
-        f"{ROLLOUTS}::test_LC_15_a_wave_begins_only_when_the_one_before_has_ended",
+        f"{WAVES}::test_LC_15_a_wave_begins_only_when_the_one_before_has_ended",
     ),
     guard(
         "rollout_flow",
         "    if draft.now_ms < rollout.soaking_until_ms or ",
         "    if ",
-        f"{ROLLOUTS}::test_LC_15_a_wave_is_watched_before_the_next_begins",
+        f"{WAVES}::test_LC_15_a_wave_is_watched_before_the_next_begins",
     ),
     guard(
         "rollout_flow",
         " or _still_away(draft, rollout, settings, soaking):",
         ":",
-        f"{ROLLOUTS}::test_LC_16_a_watched_node_that_is_away_holds_the_next_wave_and_fails_nobody",
+        f"{FAILURES}::test_LC_16_a_watched_node_that_is_away_holds_the_next_wave_and_fails_nobody",
     ),
     guard(
         "rollout_flow",
         " or not _proved(draft, rollout)",
         "",
-        f"{ROLLOUTS}::test_nothing_follows_a_canary_that_no_node_stood_until_a_person_says_so",
+        f"{NODES}::test_nothing_follows_a_canary_that_no_node_stood_until_a_person_says_so",
     ),
     guard(
         "rollout_flow",
         "    if min(later) > rollout.approved_wave:\n",
         "    if False:\n",
-        f"{ROLLOUTS}::test_LC_15_a_person_is_asked_before_the_waves_that_were_said",
+        f"{WAVES}::test_LC_15_a_person_is_asked_before_the_waves_that_were_said",
     ),
     guard(
         "rollout_flow",
         "        if row.state != SOAKING:\n            continue\n",
         "        continue\n",
-        f"{ROLLOUTS}::test_LC_16_a_node_that_returns_by_itself_while_it_is_watched_is_a_failure_at_once",
+        f"{FAILURES}::test_LC_16_a_node_that_returns_by_itself_while_it_is_watched_is_a_failure_at_once",
     ),
     guard(
         "rollout_runs",
         "elif not waits and free > 0:",
         "elif not waits:",
-        f"{ROLLOUTS}::test_LC_15_no_more_run_at_one_time_than_was_said",
+        f"{WAVES}::test_LC_15_no_more_run_at_one_time_than_was_said",
     ),
     guard(
         "rollout_runs",
         "            waits = rollout_watch.behind(run)\n",
         "            pass\n",
-        f"{ROLLOUTS}::test_a_node_in_another_run_gets_no_second_one",
+        f"{NODES}::test_a_node_in_another_run_gets_no_second_one",
     ),
     guard(
         "rollout_watch",
         "    if run.state == SUCCEEDED and not missing:\n",
         "    if run.state == SUCCEEDED:\n",
-        f"{ROLLOUTS}::test_LC_21_a_run_that_says_it_succeeded_without_all_four_checks_counts_for_nothing",
+        f"{FAILURES}::test_LC_21_a_run_that_says_it_succeeded_without_all_four_checks_counts_for_nothing",
     ),
     guard(
         "rollout_watch",
         "    if not took and is_the_servers(code):\n",
         "    if False:\n",
-        f"{ROLLOUTS}::test_LC_16_a_server_that_throttles_is_not_a_failure_of_the_version",
+        f"{NODES}::test_LC_16_a_server_that_throttles_is_not_a_failure_of_the_version",
     ),
     guard(
         "rollout_watch",
         "    if node.agent_version != target:\n",
         "    if False:\n",
-        f"{ROLLOUTS}::test_LC_16_a_node_that_returns_by_itself_while_it_is_watched_is_a_failure_at_once",
+        f"{FAILURES}::test_LC_16_a_node_that_returns_by_itself_while_it_is_watched_is_a_failure_at_once",
     ),
     guard(
         "rollout_watch",
         "    if node.health == DEGRADED or (node.health == QUARANTINED and by_a_chain):\n",
         "    if False:\n",
-        f"{ROLLOUTS}::test_LC_16_a_node_that_loses_its_health_while_it_is_watched_goes_back",
+        f"{FAILURES}::test_LC_16_a_node_that_loses_its_health_while_it_is_watched_goes_back",
     ),
     guard(
         "rollout_watch",
         "    if agent is not None and agent.drift_state == DriftState.CERTIFICATE_ONLY:\n",
         "    if False:\n",
-        f"{ROLLOUTS}::test_LC_16_a_node_that_loses_its_renewal_while_it_is_watched_goes_back",
+        f"{FAILURES}::test_LC_16_a_node_that_loses_its_renewal_while_it_is_watched_goes_back",
     ),
 ]
 

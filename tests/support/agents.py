@@ -17,14 +17,14 @@ from hostler.control.kernel.agent_commands import (
 )
 from hostler.control.kernel.agent_rows import AgentRunRow, NodeAgentRow
 from hostler.control.kernel.agent_settings import AgentSettings
-from hostler.control.kernel.commands import FoldReports, NodeGone, NodeHello, RecordCertificate
+from hostler.control.kernel.commands import FoldReports, NodeGone, NodeHello, RecordCertificate, TargetSelector
 from hostler.control.kernel.rows import CursorRow, EventRow, NodeRow, OperationRow, TaskRow
 from hostler.pki.agent_report import AgentReport, DriftState, Returned, Trial, sign_report
 from hostler.pki.keys import new_ed25519
 from hostler.wire.node import Hello
 from hostler.wire.report import Report, TaskReport, TaskStatus
 from support.builders import definition, render_step
-from support.control import ADMIN
+from support.control import ADMIN, submit
 from support.keys import NOW
 from support.memory_view import Bench
 
@@ -169,6 +169,11 @@ class Agents:
         rows: list[Any] = list(self.bench.view.rows[OperationRow].values())
         return [row for row in rows if not type_ or row.operation_type == type_]
 
+    def inputs(self, type_: str) -> dict[str, object]:
+        """Of the newest operation of this type."""
+        found: dict[str, object] = msgspec.json.decode(self.operations(type_)[-1].inputs)
+        return found
+
     def events(self, *types: str) -> list[EventRow]:
         return [event for event in self.bench.events if event.type in types]
 
@@ -192,6 +197,14 @@ class Agents:
         serial = serial or self.serial(node_id)
         assert node is not None
         return self.run(NodeHello(node_id=node_id, session_id=f"s{next(self._numbers)}", hello=hello, serial=serial))
+
+    def occupy(self) -> str:
+        """A tenant's task runs on the first node. → its operation"""
+        made = self.run(submit(target_selector=TargetSelector(nodes=(self.nodes[0],))))
+        operation_id: str = made.operation_id
+        (task,) = self.bench.tasks(operation_id)
+        self.tell(task, TaskStatus.RUNNING)
+        return operation_id
 
     def gone(self, node_id: str) -> None:
         self.run(NodeGone(node_id=node_id, session_id=self.node_row(node_id).session_id))

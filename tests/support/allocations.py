@@ -4,15 +4,20 @@ import itertools
 from typing import Any
 
 from hostler.catalog.definition import Definition
-from hostler.control.kernel.allocation_commands import CreateAllocation
+from hostler.control.kernel.allocation_commands import (
+    CreateAllocation,
+    ForceReleaseAllocation,
+    ReleaseAllocation,
+    RetryAllocation,
+)
 from hostler.control.kernel.allocation_rows import AllocationRow, LeaseRow, LinkRow
 from hostler.control.kernel.allocation_settings import AllocationSettings
 from hostler.control.kernel.allocation_states import POOL
-from hostler.control.kernel.commands import FoldReports
+from hostler.control.kernel.commands import FoldReports, SubmitOperation, TargetSelector
 from hostler.control.kernel.rows import NodeRow, OperationRow, TaskRow
 from hostler.wire.report import Report, TaskReport, TaskStatus
 from support.builders import definition, render_step
-from support.control import USER
+from support.control import ADMIN, USER, submit
 from support.memory_view import Bench
 
 LINKS = ("provision", "deprovision", "identity_revoke", "reclaim_verify")
@@ -53,6 +58,23 @@ def create(**changes: Any) -> CreateAllocation:
         "correlation_id": "cor_a",
     }
     return CreateAllocation(**(values | changes))
+
+
+def release(allocation_id: str, **more: Any) -> ReleaseAllocation:
+    return ReleaseAllocation(**({"actor": USER, "project_id": "train", "allocation_id": allocation_id} | more))
+
+
+def retry(allocation_id: str) -> RetryAllocation:
+    return RetryAllocation(actor=USER, project_id="train", allocation_id=allocation_id)
+
+
+def force(allocation_id: str) -> ForceReleaseAllocation:
+    return ForceReleaseAllocation(actor=ADMIN, allocation_id=allocation_id, reason="stuck")
+
+
+def on(allocation_id: str, **more: Any) -> SubmitOperation:
+    """The tenant's own operation on its allocation."""
+    return submit(target_selector=TargetSelector(allocation=allocation_id), **more)
 
 
 class Lending:

@@ -64,6 +64,18 @@ def sign(signed: dict[str, Any], signers: Iterable[FileSigner]) -> bytes:
     return json.dumps({"signatures": signatures, "signed": signed}).encode()
 
 
+def put(name: str, value: Any) -> Bend:
+    """Bends the field that `name` leads to, as in "meta/snapshot.json/version"."""
+
+    def bend(signed: dict[str, Any]) -> None:
+        *way, last = name.split("/")
+        for step in way:
+            signed = signed[step]
+        signed[last] = value
+
+    return bend
+
+
 @dataclass
 class House:
     """Update keys, a key that only keeps things fresh, and the metadata they sign. Each `publish` is the next state.

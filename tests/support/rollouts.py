@@ -60,6 +60,10 @@ class Rollouts(Agents):
             more = {"wave": self.rollout.wave} | more
         return MoveRollout(actor=ADMIN, rollout_id=self.rollout_id, action=action, correlation_id="cor_move", **more)
 
+    def refused(self, action: str) -> str:
+        code: str = self.bench.refusal(self.order(action)).code
+        return code
+
     # -- what is stored ---------------------------------------------------------------------------
 
     @property
@@ -141,6 +145,13 @@ class Rollouts(Agents):
         return seen
 
 
+def soaking(nodes: int = 2, **settings: object) -> tuple[Rollouts, str]:
+    """A rollout whose canary took the version and is watched, and that canary."""
+    rollouts = Rollouts(nodes)
+    rollouts.create(soak_seconds=600, **settings)
+    return rollouts, rollouts.succeed()
+
+
 def healthy(rollouts: Rollouts) -> None:
     """What holds after every decision, whatever happened (see the walks)."""
     rollout = rollouts.rollout
@@ -159,4 +170,4 @@ def healthy(rollouts: Rollouts) -> None:
         assert not [row for row in rows if row.state in open_]
 
 
-__all__ = ["NEW", "OLD", "Rollouts", "healthy"]
+__all__ = ["NEW", "OLD", "Rollouts", "healthy", "soaking"]

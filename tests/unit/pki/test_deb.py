@@ -12,9 +12,9 @@ import pytest
 
 from conftest import need
 from hostler.base.digest import canonical_json
-from hostler.base.errors import HostlerError
 from hostler.pki.deb import Deb, Inspected, Limits, inspect, walk
 from hostler.pki.manifest import HOME, MANIFEST
+from support.refusals import refused
 from support.releases import (
     FILES,
     LAUNCHER,
@@ -51,12 +51,6 @@ def read(tmp_path: Path) -> Iterator[Any]:
     yield read
     for fd in fds:
         os.close(fd)
-
-
-def refused(call: Any, *arguments: Any) -> str:
-    with pytest.raises(HostlerError) as caught:
-        call(*arguments)
-    return caught.value.code
 
 
 def test_PG_06_a_package_is_what_its_manifest_says(read: Any) -> None:

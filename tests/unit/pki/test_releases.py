@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from conftest import need
-from hostler.base.errors import HostlerError
 from hostler.pki.release_files import newest
 from hostler.pki.releases import (
     MAX_DOCUMENT_BYTES,
@@ -20,6 +19,7 @@ from hostler.pki.releases import (
     parse_metadata,
     version_key,
 )
+from support.refusals import refused
 from support.releases import House, release
 
 # in this order, as dpkg has it
@@ -28,12 +28,6 @@ ORDERED = [
     "0.1.0~beta2", "0.1.0~beta10", "0.1.0~rc1", "0.1.0~rc1.2", "0.1.0~rc2", "0.1.0", "0.1.1", "0.2.0", "0.10.0",
     "1.0.0", "999999.0.0",
 ]  # fmt: skip
-
-
-def refusal(call: object, *arguments: object) -> str:
-    with pytest.raises(HostlerError) as caught:
-        call(*arguments)  # type: ignore[operator]
-    return caught.value.code
 
 
 def test_versions_are_ordered_as_dpkg_orders_them() -> None:
@@ -50,7 +44,7 @@ def test_versions_are_ordered_as_dpkg_orders_them() -> None:
      "1.0.0\n", "１.0.0", "1000000.0.0", "1.0.0~" + "a" * 60],
 )  # fmt: skip
 def test_what_is_no_version(version: str) -> None:
-    assert refusal(version_key, version) == "invalid_request"
+    assert refused(version_key, version) == "invalid_request"
 
 
 @pytest.mark.parametrize("running", ["0.9.0", "1.0.0~rc1", "1.0.0"])
@@ -63,9 +57,9 @@ def test_U3_down_only_where_the_release_names_what_runs() -> None:
     may_install(signed, "1.0.1")
     may_install(signed, "2.0.0~rc1")
     for running in ("1.0.2", "2.0.0", "1.1.0"):
-        assert refusal(may_install, signed, running) == "downgrade_denied"
-    assert refusal(may_install, release("1.0.0~rc1"), "1.0.0") == "downgrade_denied"
-    assert refusal(may_install, release("1.0.0"), "unknown") == "invalid_request"
+        assert refused(may_install, signed, running) == "downgrade_denied"
+    assert refused(may_install, release("1.0.0~rc1"), "1.0.0") == "downgrade_denied"
+    assert refused(may_install, release("1.0.0"), "unknown") == "invalid_request"
 
 
 def repository(directory: Path, metadata: dict[str, bytes]) -> Path:
@@ -116,9 +110,9 @@ def test_an_incomplete_repository_is_not_packed(tmp_path: Path, name: str, data:
         path.unlink()
     else:
         path.write_bytes(data)
-    assert refusal(pack_metadata, tmp_path) == "release_untrusted"
+    assert refused(pack_metadata, tmp_path) == "release_untrusted"
     shutil.rmtree(tmp_path / "metadata")
-    assert refusal(pack_metadata, tmp_path) == "release_untrusted"
+    assert refused(pack_metadata, tmp_path) == "release_untrusted"
 
 
 def test_A6_a_timestamp_does_not_lead_out_of_the_repository(tmp_path: Path) -> None:
@@ -129,7 +123,7 @@ def test_A6_a_timestamp_does_not_lead_out_of_the_repository(tmp_path: Path) -> N
     bent = json.loads((folder / "timestamp.json").read_bytes())
     bent["signed"]["meta"]["snapshot.json"]["version"] = "../../other/x"
     (folder / "timestamp.json").write_text(json.dumps(bent))
-    assert refusal(pack_metadata, tmp_path / "repo") == "release_untrusted"
+    assert refused(pack_metadata, tmp_path / "repo") == "release_untrusted"
 
 
 def test_no_file_of_a_repository_is_read_without_end(tmp_path: Path) -> None:
@@ -138,28 +132,28 @@ def test_no_file_of_a_repository_is_read_without_end(tmp_path: Path) -> None:
     path.write_bytes(good + b" " * (MAX_DOCUMENT_BYTES - len(good)))
     assert newest(tmp_path)
     path.write_bytes(good + b" " * MAX_DOCUMENT_BYTES)
-    assert refusal(newest, tmp_path) == "release_untrusted"
+    assert refused(newest, tmp_path) == "release_untrusted"
 
 
 def test_metadata_beyond_the_bound_is_neither_packed_nor_parsed(tmp_path: Path) -> None:
     house = House(releases=tuple(release(f"1.0.{n}", notes="x" * 990) for n in range(400)))
-    assert refusal(pack_metadata, repository(tmp_path, house.publish())) == "release_untrusted"
-    assert refusal(house.take, house.publish()) == "release_untrusted"
+    assert refused(pack_metadata, repository(tmp_path, house.publish())) == "release_untrusted"
+    assert refused(house.take, house.publish()) == "release_untrusted"
     small = pack_metadata(repository(tmp_path / "small", House().publish()))
     assert parse_metadata(small + b" " * (MAX_DOCUMENT_BYTES - len(small)))
-    assert refusal(parse_metadata, small + b" " * MAX_DOCUMENT_BYTES) == "release_untrusted"
+    assert refused(parse_metadata, small + b" " * MAX_DOCUMENT_BYTES) == "release_untrusted"
 
 
 @pytest.mark.parametrize("change", [{"extra": ""}, {"format": 2}, {"root": None}, {"root": 1}, {"targets": ...}])
 def test_a_document_that_our_own_tools_would_not_write(tmp_path: Path, change: dict[str, object]) -> None:
     good = msgspec.json.decode(pack_metadata(repository(tmp_path, House().publish()))) | change
     changed = {name: value for name, value in good.items() if value is not ...}
-    assert refusal(parse_metadata, msgspec.json.encode(changed)) == "release_untrusted"
+    assert refused(parse_metadata, msgspec.json.encode(changed)) == "release_untrusted"
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b"{", b"[" * 200_000])
 def test_bytes_that_are_no_document(data: bytes) -> None:
-    assert refusal(parse_metadata, data) == "release_untrusted"
+    assert refused(parse_metadata, data) == "release_untrusted"
 
 
 _IDLE = (

@@ -14,6 +14,7 @@ from hostler.pki.keys import new_ed25519
 from hostler.pki.keyset import KeyRole, Keyset, RoleKeys, encode_key, keyset_payload, parse_keyset
 from hostler.pki.rotation import successor
 from hostler.pki.trust import TrustState, TrustStore
+from support.refusals import refused
 
 NOW, YEAR = 1_000_000, 365 * 86_400_000
 ROOTS = [new_ed25519(), new_ed25519(), new_ed25519()]
@@ -51,27 +52,21 @@ def store() -> TrustStore:
     return TrustStore(state(sign_keyset(keyset(), ROOTS[:2])), NOW)
 
 
-def refusal(call: Any, *arguments: Any) -> str:
-    with pytest.raises(HostlerError) as caught:
-        call(*arguments)
-    return caught.value.code
-
-
 def test_a_role_s_key_verifies_and_another_role_s_does_not() -> None:
     trust = store()
     good = dsse.sign(b"task", TASK_TYPE, [DISPATCH])
     assert trust.verify(good, TASK_TYPE, KeyRole.DISPATCH, NOW) == b"task"
-    assert refusal(trust.verify, good, TASK_TYPE, KeyRole.CATALOG, NOW) == "untrusted_key"
+    assert refused(trust.verify, good, TASK_TYPE, KeyRole.CATALOG, NOW) == "untrusted_key"
 
 
 def test_T6_a_catalog_key_cannot_dispatch() -> None:
     forged = dsse.sign(b"task", TASK_TYPE, [CATALOG])
-    assert refusal(store().verify, forged, TASK_TYPE, KeyRole.DISPATCH, NOW) == "untrusted_key"
+    assert refused(store().verify, forged, TASK_TYPE, KeyRole.DISPATCH, NOW) == "untrusted_key"
 
 
 def test_an_expired_keyset_verifies_nothing() -> None:
     good = dsse.sign(b"task", TASK_TYPE, [DISPATCH])
-    assert refusal(store().verify, good, TASK_TYPE, KeyRole.DISPATCH, NOW + YEAR) == "keyset_stale"
+    assert refused(store().verify, good, TASK_TYPE, KeyRole.DISPATCH, NOW + YEAR) == "keyset_stale"
 
 
 def test_T7_a_key_has_one_form_and_so_one_name() -> None:
@@ -84,17 +79,17 @@ def test_T7_a_key_has_one_form_and_so_one_name() -> None:
     numbers = key.private_key.public_key()
     point = numbers.public_bytes(serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint)
     head = bytes.fromhex("3039301306072a8648ce3d020106082a8648ce3d030107032200")
-    assert refusal(PublicKey, head + point) == "untrusted_key"
+    assert refused(PublicKey, head + point) == "untrusted_key"
     assert serialization.load_der_public_key(head + point) == numbers, "it is the same key"
 
 
 def test_a_keyset_with_one_of_two_root_signatures_is_refused() -> None:
-    assert refusal(store().update_keyset, sign_keyset(keyset(2), ROOTS[:1]), NOW) == "bad_signature"
+    assert refused(store().update_keyset, sign_keyset(keyset(2), ROOTS[:1]), NOW) == "bad_signature"
 
 
 def test_a_keyset_by_strangers_is_refused() -> None:
     stranger = [new_ed25519(), new_ed25519()]
-    assert refusal(store().update_keyset, sign_keyset(keyset(2), stranger), NOW) == "untrusted_key"
+    assert refused(store().update_keyset, sign_keyset(keyset(2), stranger), NOW) == "untrusted_key"
 
 
 def test_an_older_or_equal_version_is_a_rollback() -> None:
@@ -102,19 +97,19 @@ def test_an_older_or_equal_version_is_a_rollback() -> None:
     assert trust.update_keyset(sign_keyset(keyset(5), ROOTS[:2]), NOW)
     for version in (1, 4, 5):
         other = keyset(version, issued_ms=NOW + 1)
-        assert refusal(trust.update_keyset, sign_keyset(other, ROOTS[:2]), NOW) == "keyset_rollback"
+        assert refused(trust.update_keyset, sign_keyset(other, ROOTS[:2]), NOW) == "keyset_rollback"
     assert trust.keyset.version == 5
 
 
 def test_a_saved_state_is_not_rolled_back_by_swapping_its_file() -> None:
     old = sign_keyset(keyset(1), ROOTS[:2])
-    assert refusal(TrustStore, state(old, version=3), NOW) == "keyset_rollback"
+    assert refused(TrustStore, state(old, version=3), NOW) == "keyset_rollback"
 
 
 def test_an_expired_successor_is_refused_and_the_old_one_stays() -> None:
     trust = store()
     stale = sign_keyset(keyset(2, expires_ms=NOW - 1), ROOTS[:2])
-    assert refusal(trust.update_keyset, stale, NOW) == "keyset_stale"
+    assert refused(trust.update_keyset, stale, NOW) == "keyset_stale"
     assert trust.keyset.version == 1
 
 
@@ -124,10 +119,10 @@ def test_new_roots_need_the_old_ones_and_their_own_signatures() -> None:
     roles = keyset().roles | {"root": RoleKeys(2, tuple(s.public.key_id for s in fresh))}
     rotated = keyset(2, keys=keys, roles=roles)
     trust = store()
-    assert refusal(trust.update_keyset, sign_keyset(rotated, ROOTS[:2]), NOW) == "untrusted_key"
-    assert refusal(trust.update_keyset, sign_keyset(rotated, fresh), NOW) == "untrusted_key"
+    assert refused(trust.update_keyset, sign_keyset(rotated, ROOTS[:2]), NOW) == "untrusted_key"
+    assert refused(trust.update_keyset, sign_keyset(rotated, fresh), NOW) == "untrusted_key"
     assert trust.update_keyset(sign_keyset(rotated, [*ROOTS[:2], *fresh]), NOW)
-    assert refusal(trust.update_keyset, sign_keyset(keyset(3), ROOTS[:2]), NOW) == "untrusted_key"
+    assert refused(trust.update_keyset, sign_keyset(keyset(3), ROOTS[:2]), NOW) == "untrusted_key"
     TrustStore(trust.state, NOW)  # the new pins are what is saved
 
 
@@ -135,7 +130,7 @@ def test_P1_the_epoch_of_a_keyset_never_falls() -> None:
     trust = store()
     assert trust.update_keyset(sign_keyset(keyset(2, control_epoch=3), ROOTS[:2]), NOW)
     assert trust.control_epoch == 3
-    assert refusal(trust.update_keyset, sign_keyset(keyset(3, control_epoch=2), ROOTS[:2]), NOW) == "keyset_rollback"
+    assert refused(trust.update_keyset, sign_keyset(keyset(3, control_epoch=2), ROOTS[:2]), NOW) == "keyset_rollback"
 
 
 @pytest.mark.parametrize("changes", [{"version": 2**53 + 1}, {"control_epoch": 2**63}, {"control_epoch": 0}])
@@ -163,7 +158,7 @@ def test_T8_the_catalog_mark_falls_only_when_every_catalog_key_is_replaced() -> 
 
 def test_another_trust_domain_is_refused() -> None:
     foreign = sign_keyset(keyset(2, trust_domain="else.where"), ROOTS[:2])
-    assert refusal(store().update_keyset, foreign, NOW) == "keyset_untrusted"
+    assert refused(store().update_keyset, foreign, NOW) == "keyset_untrusted"
 
 
 def test_the_next_keyset_is_accepted_by_those_who_have_the_present_one() -> None:
@@ -202,7 +197,7 @@ def edited(**changes: Any) -> Any:
     ],
 )
 def test_a_signed_keyset_that_contradicts_itself_is_refused(document: Any) -> None:
-    assert refusal(store().update_keyset, sign_anything(document), NOW) == "keyset_untrusted"
+    assert refused(store().update_keyset, sign_anything(document), NOW) == "keyset_untrusted"
 
 
 def test_T5_a_keyset_in_another_spelling_is_refused() -> None:

@@ -11,18 +11,12 @@ import pytest
 
 from hostler.agent.host import files as module
 from hostler.agent.host.files import TEMPORARY, FileInfo, Files, Stopped, within
-from hostler.base.errors import HostlerError
+from support.refusals import refused
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
     return Files(tmp_path, ("/srv", "/etc/app.conf"), ("/srv/private",))
-
-
-def code_of(action: object, *args: object, **named: object) -> str:
-    with pytest.raises(HostlerError) as refused:
-        action(*args, **named)  # type: ignore[operator]
-    return refused.value.code
 
 
 def test_a_new_file_has_the_content_mode_and_parents_asked_for(files: Files, tmp_path: Path) -> None:
@@ -46,7 +40,7 @@ def test_a_file_is_replaced_and_nothing_is_left_beside_it(files: Files, tmp_path
 
 
 def test_without_its_directory_a_file_is_not_written(files: Files) -> None:
-    assert code_of(files.write, "/srv/absent/file", b"x") == "file_error"
+    assert refused(files.write, "/srv/absent/file", b"x") == "file_error"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +52,7 @@ def test_without_its_directory_a_file_is_not_written(files: Files) -> None:
     ],
 )  # fmt: skip
 def test_a_path_that_is_not_plain_or_not_allowed_is_denied(files: Files, tmp_path: Path, path: str) -> None:
-    assert code_of(files.write, path, b"x", make_parents=True) == "path_denied"
+    assert refused(files.write, path, b"x", make_parents=True) == "path_denied"
     assert not any(tmp_path.rglob("x"))
 
 
@@ -73,8 +67,8 @@ def test_J1_a_target_that_is_a_symbolic_link_is_refused_and_not_followed(files: 
     (tmp_path / "srv").mkdir()
     (tmp_path / "victim").write_text("old")
     (tmp_path / "srv/link").symlink_to(tmp_path / "victim")
-    assert code_of(files.write, "/srv/link", b"new") == "path_denied"
-    assert code_of(files.read, "/srv/link", 10) == "path_denied"
+    assert refused(files.write, "/srv/link", b"new") == "path_denied"
+    assert refused(files.read, "/srv/link", 10) == "path_denied"
     assert (tmp_path / "victim").read_text() == "old"
 
 
@@ -84,15 +78,15 @@ def test_J1_a_directory_that_is_a_symbolic_link_is_refused(files: Files, tmp_pat
     (tmp_path / "outside").mkdir()
     (tmp_path / "srv/way").symlink_to(target)
     for make in (True, False):
-        assert code_of(files.write, "/srv/way/file", b"x", make_parents=make) == "path_denied"
+        assert refused(files.write, "/srv/way/file", b"x", make_parents=make) == "path_denied"
     assert not (tmp_path / "outside/file").exists()
 
 
 def test_J1_the_link_proc_self_root_is_refused() -> None:
     everywhere = Files(Path("/"))
-    assert code_of(everywhere.read, "/proc/self/root/etc/hostname", 100) == "path_denied"
-    assert code_of(everywhere.read, f"/proc/{os.getpid()}/root/etc/hostname", 100) == "path_denied"
-    assert code_of(everywhere.read, f"/proc/{os.getpid()}/cwd/x", 100) == "path_denied"
+    assert refused(everywhere.read, "/proc/self/root/etc/hostname", 100) == "path_denied"
+    assert refused(everywhere.read, f"/proc/{os.getpid()}/root/etc/hostname", 100) == "path_denied"
+    assert refused(everywhere.read, f"/proc/{os.getpid()}/cwd/x", 100) == "path_denied"
 
 
 def test_J1_a_directory_swapped_while_the_file_is_written_is_refused(
@@ -108,7 +102,7 @@ def test_J1_a_directory_swapped_while_the_file_is_written_is_refused(
         (tmp_path / "srv/dir").symlink_to(tmp_path / "outside")
 
     monkeypatch.setattr(module, "_fill", swapped)
-    assert code_of(files.write, "/srv/dir/file", b"x") == "path_denied"
+    assert refused(files.write, "/srv/dir/file", b"x") == "path_denied"
     assert not list((tmp_path / "moved").iterdir())
     assert not list((tmp_path / "outside").iterdir())
 
@@ -119,22 +113,22 @@ def test_what_is_no_regular_file_is_neither_read_nor_replaced(files: Files, tmp_
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "srv/s"))
         for name in ("dir", "fifo", "s"):
-            assert code_of(files.read, f"/srv/{name}", 10) == "path_denied"
-            assert code_of(files.write, f"/srv/{name}", b"x") == "path_denied"
+            assert refused(files.read, f"/srv/{name}", 10) == "path_denied"
+            assert refused(files.write, f"/srv/{name}", b"x") == "path_denied"
 
 
 def test_a_file_in_the_way_of_a_directory_is_named(files: Files, tmp_path: Path) -> None:
     (tmp_path / "srv").mkdir()
     (tmp_path / "srv/file").write_text("x")
-    assert code_of(files.write, "/srv/file/below", b"x", make_parents=True) == "file_error"
+    assert refused(files.write, "/srv/file/below", b"x", make_parents=True) == "file_error"
 
 
 def test_reading_stops_at_the_limit(files: Files, tmp_path: Path) -> None:
     (tmp_path / "srv").mkdir()
     (tmp_path / "srv/file").write_bytes(b"12345")
     assert files.read("/srv/file", 5) == b"12345"
-    assert code_of(files.read, "/srv/file", 4) == "too_large"
-    assert code_of(files.read, "/srv/absent", 4) == "file_error"
+    assert refused(files.read, "/srv/file", 4) == "too_large"
+    assert refused(files.read, "/srv/absent", 4) == "file_error"
 
 
 def test_what_does_not_exist_is_said_not_raised(files: Files) -> None:
@@ -204,6 +198,6 @@ def test_a_full_disk_is_disk_full_and_leaves_the_old_file(tmp_path: Path, monkey
 
     (tmp_path / "file").write_bytes(b"old")
     monkeypatch.setattr(module.os, "write", full)
-    assert code_of(Files(tmp_path).write, "/file", b"new") == "disk_full"
+    assert refused(Files(tmp_path).write, "/file", b"new") == "disk_full"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_bytes() == b"old"

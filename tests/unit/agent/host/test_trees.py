@@ -6,7 +6,7 @@ import pytest
 
 from hostler.agent.host.files import Files
 from hostler.agent.host.trees import Trees
-from hostler.base.errors import HostlerError
+from support.refusals import refused
 
 
 @pytest.fixture
@@ -14,16 +14,10 @@ def trees(tmp_path: Path) -> Trees:
     return Trees(tmp_path, Files(tmp_path, ("/srv",), ("/srv/private",)))
 
 
-def code_of(action: object, *args: object) -> str:
-    with pytest.raises(HostlerError) as refused:
-        action(*args)  # type: ignore[operator]
-    return refused.value.code
-
-
 def test_a_tree_is_made_named_pointed_to_and_removed(trees: Trees, tmp_path: Path) -> None:
     trees.make("/srv/env/a")
     assert (tmp_path / "srv/env/a").stat().st_mode & 0o777 == 0o755
-    assert code_of(trees.make, "/srv/env/a") == "file_error"
+    assert refused(trees.make, "/srv/env/a") == "file_error"
     trees.point("/srv/env/current", "a")
     assert (trees.target("/srv/env/current"), trees.names("/srv/env")) == ("a", ["a", "current"])
     trees.make("/srv/env/b")
@@ -39,13 +33,13 @@ def test_a_tree_is_made_named_pointed_to_and_removed(trees: Trees, tmp_path: Pat
 @pytest.mark.parametrize("target", ["../outside", "/etc", "a/b", "..", ".", ""])
 def test_J1_a_link_leads_nowhere_but_beside_itself(trees: Trees, tmp_path: Path, target: str) -> None:
     trees.make("/srv/env")
-    assert code_of(trees.point, "/srv/env/current", target) == "path_denied"
+    assert refused(trees.point, "/srv/env/current", target) == "path_denied"
     assert trees.names("/srv/env") == []
 
 
 def test_J1_what_is_no_link_is_not_replaced_by_one(trees: Trees, tmp_path: Path) -> None:
     trees.make("/srv/env/current")
-    assert code_of(trees.point, "/srv/env/current", "a") == "path_denied"
+    assert refused(trees.point, "/srv/env/current", "a") == "path_denied"
     assert (tmp_path / "srv/env/current").is_dir()
 
 
@@ -58,18 +52,18 @@ def test_J1_removing_follows_no_link(trees: Trees, tmp_path: Path) -> None:
     (tmp_path / "srv/env/way").symlink_to(tmp_path / "outside")
     trees.remove("/srv/env")
     (tmp_path / "srv/way").symlink_to(tmp_path / "outside")
-    assert code_of(trees.remove, "/srv/way/kept") == "path_denied"
+    assert refused(trees.remove, "/srv/way/kept") == "path_denied"
     assert (tmp_path / "outside/kept").exists()
 
 
 @pytest.mark.parametrize("path", ["/etc/x", "/srv/private/x", "/srv/../etc/x", "relative"])
 def test_outside_the_prefixes_nothing_is_made_pointed_or_removed(trees: Trees, tmp_path: Path, path: str) -> None:
     for action, *more in ((trees.make,), (trees.remove,), (trees.point, "a")):
-        assert code_of(action, path, *more) == "path_denied"
+        assert refused(action, path, *more) == "path_denied"
 
 
 def test_a_directory_is_held_by_one_at_a_time(trees: Trees) -> None:
     with trees.held("/srv/env"):
-        assert code_of(trees.held("/srv/env").__enter__) == "file_error"
+        assert refused(trees.held("/srv/env").__enter__) == "file_error"
     with trees.held("/srv/env"):
         pass

@@ -8,7 +8,7 @@ from hostler.agent.upgrade.installed import Installed
 from hostler.agent.upgrade.order import Who, activation, check_free, rollback
 from hostler.agent.upgrade.places import PACKAGED, Places
 from hostler.agent.upgrade.records import KEPT, RETURNED, RETURNING, Book, Trial
-from hostler.base.errors import HostlerError
+from support.refusals import refused
 from support.slots import installed_in, make_slot, places_in, release
 
 WHO = Who("uid", "tsk", "boot", 1000)
@@ -29,12 +29,6 @@ def stage(places: Places, version: str, name: str = "", **more: tuple[str, ...])
 
 def activated(installed: Installed, version: str, *, repair: bool = False) -> Trial | None:
     return activation(installed, version, WHO, 90, repair=repair)
-
-
-def refused(call: object, *words: object) -> str:
-    with pytest.raises(HostlerError) as caught:
-        call(*words)  # type: ignore[operator]
-    return caught.value.code
 
 
 def test_LC_13_a_staged_version_goes_on_trial_from_the_one_that_runs(places: Places) -> None:
