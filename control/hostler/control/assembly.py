@@ -26,6 +26,7 @@ from hostler.control.identity.oidc import Oidc
 from hostler.control.keys import Keys
 from hostler.control.loops import agents, checkpoints, endpoints, expire, liveness, prune
 from hostler.control.loops import bundles as bundle_loop
+from hostler.control.loops import packages as package_loop
 from hostler.control.loops.samples import SampleFiler
 from hostler.control.loops.traces import Traces
 from hostler.control.loops.webhooks import Pace, Webhooks
@@ -120,6 +121,7 @@ def build(config: ControlConfig, engine: Engine, keys: Keys) -> House:
         clock,
         config.webhook_ca_file,
     )
+    packages = Packages(config.packages, config.updates)
     telemetry = open_telemetry(config.telemetry_endpoint)
     sample_file = SampleFile(config.samples_path) if config.node_telemetry_hours else None
     parts = Parts(
@@ -137,7 +139,7 @@ def build(config: ControlConfig, engine: Engine, keys: Keys) -> House:
         telemetry=telemetry,
         samples=samples,
         sample_file=sample_file,
-        packages=Packages(config.packages, config.updates),
+        packages=packages,
     )
     house = House(links, relays, _grpc(config, keys, nodes, enrolment), [_http(config, parts)])
     if config.internal_listen:
@@ -150,6 +152,7 @@ def build(config: ControlConfig, engine: Engine, keys: Keys) -> House:
         lambda: checkpoints.run(engine, config.checkpoint_seconds),
         webhooks.run,
         lambda: bundle_loop.run(engine, code),
+        lambda: package_loop.run(packages, clock),
         lambda: prune.run(engine, config.logs.keep_days, config.jobs.keep_days),
         lambda: liveness.run(nodes.sweep, config.heartbeat_seconds),
     ]

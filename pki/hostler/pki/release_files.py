@@ -12,6 +12,7 @@ METADATA, TARGETS = "metadata", "targets"
 TIMESTAMP = "timestamp.json"
 _ROOT = re.compile("([1-9][0-9]{0,15})[.]root[.]json", re.ASCII)
 _MOST_BYTES = 512 * 1024
+_RESTORE = "nothing was changed; put the file back from a copy of the repository, such as the one that is served"
 
 
 def newest(directory: Path) -> dict[str, bytes]:
@@ -21,11 +22,12 @@ def newest(directory: Path) -> dict[str, bytes]:
         HostlerError: `release_untrusted` for a repository that is incomplete.
     """
     folder = directory / METADATA
-    root = read_file(folder / f"{root_versions(directory)[-1]}.root.json")
-    timestamp = read_file(folder / TIMESTAMP)
-    snapshot = read_file(folder / f"{_version_in(timestamp, 'snapshot.json')}.snapshot.json")
-    targets = read_file(folder / f"{_version_in(snapshot, 'targets.json')}.targets.json")
-    return {"root": root, "timestamp": timestamp, "snapshot": snapshot, "targets": targets}
+    places = {"root": folder / f"{root_versions(directory)[-1]}.root.json", "timestamp": folder / TIMESTAMP}
+    places["snapshot"] = folder / f"{_named(places['timestamp'], 'timestamp', 'snapshot')}.snapshot.json"
+    places["targets"] = folder / f"{_named(places['snapshot'], 'snapshot', 'targets')}.targets.json"
+    for role, path in places.items():
+        _signed(path, role)
+    return {role: read_file(path) for role, path in places.items()}
 
 
 def root_versions(directory: Path) -> list[int]:
@@ -47,18 +49,30 @@ def read_file(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
     except OSError as err:
-        raise error("release_untrusted", f"{path} cannot be read: {err.strerror}") from err
+        raise error("release_untrusted", f"{path} cannot be read: {err.strerror}", hint=_RESTORE) from err
     if len(data) > _MOST_BYTES:
-        raise error("release_untrusted", f"{path} is larger than {_MOST_BYTES} bytes")
+        raise error("release_untrusted", f"{path} is larger than {_MOST_BYTES} bytes", hint=_RESTORE)
     return data
 
 
-def _version_in(data: bytes, name: str) -> int:
+def _signed(path: Path, role: str) -> dict[str, Any]:
+    """What the file says under its signatures, which nobody has looked at yet."""
+    data = read_file(path)
     try:
-        document: Any = msgspec.json.decode(data)
-        version = document["signed"]["meta"][name]["version"]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError) as err:
-        raise error("release_untrusted", f"the metadata names no {name}") from err
+        signed: Any = msgspec.json.decode(data)["signed"]
+        if signed["_type"] == role:
+            return dict(signed)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
+        pass
+    raise error("release_untrusted", f"{path} holds no {role} metadata", hint=_RESTORE)
+
+
+def _named(path: Path, role: str, below: str) -> int:
+    """The version of the role below that the file names."""
+    try:
+        version: Any = _signed(path, role)["meta"][f"{below}.json"]["version"]
+    except (KeyError, TypeError):
+        version = None
     if type(version) is not int:
-        raise error("release_untrusted", f"the metadata names no version of {name}")
+        raise error("release_untrusted", f"{path} names no version of the {below} metadata", hint=_RESTORE)
     return version

@@ -23,10 +23,11 @@ from hostler.pki.release_files import METADATA, TARGETS, TIMESTAMP, newest, read
 from hostler.pki.release_sign import Versions
 from hostler.pki.release_trust import verify
 from hostler.pki.releases import Release, VerifiedReleases, check_release, encode_metadata
-from hostler.pki.storage import write_public
+from hostler.pki.storage import sync_directory, write_public
 
 _COPY_BYTES = 1024 * 1024
 _OLD = re.compile("([1-9][0-9]*)[.](snapshot|targets)[.]json", re.ASCII)
+_SCRATCH = re.compile("[.].+[.][0-9]+[.]new", re.ASCII)
 _DAY_MS = 86_400_000
 _RENEW_MS, _WARN_MS = 183 * _DAY_MS, 60 * _DAY_MS
 
@@ -254,11 +255,20 @@ def _alone(directory: Path) -> Iterator[None]:
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _sweep(directory)
         yield
     except BlockingIOError as err:
         raise error("busy", f"{directory} is being changed by another process") from err
     finally:
         os.close(lock)
+
+
+def _sweep(directory: Path) -> None:
+    """What a command that was killed left behind; nobody else writes now."""
+    for name in (METADATA, TARGETS):
+        for path in (directory / name).glob(".*.new"):
+            if _SCRATCH.fullmatch(path.name):
+                path.unlink(missing_ok=True)
 
 
 def _copy(source: int, target: Path, release: Release) -> None:
@@ -276,6 +286,7 @@ def _copy(source: int, target: Path, release: Release) -> None:
         if digest.hexdigest() != release.sha256:
             raise error("digest_mismatch", f"{release.file} was changed while it was read")
         scratch.replace(target)
+        sync_directory(target.parent)
     finally:
         scratch.unlink(missing_ok=True)
 

@@ -56,7 +56,12 @@ def _replace(path: Path, data: bytes, mode: int) -> None:
     except BaseException:
         scratch.unlink(missing_ok=True)
         raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """So that a name that was given in it outlives a loss of power."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:

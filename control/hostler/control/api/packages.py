@@ -48,7 +48,10 @@ class _Serving:
         self._packages = packages
 
     async def metadata(self, request: Request) -> Response:
-        document = self._packages.metadata()
+        try:
+            document = self._packages.metadata()
+        except HostlerError as err:
+            return problem(err, "")
         if not document:
             return problem(error("not_found", "no release of the agent is published here"), "")
         etag = f'"{hashlib.sha256(document).hexdigest()}"'

@@ -28,7 +28,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _WRITE_BYTES = 1 << 20
 MOST_AT_ONCE = 4  # uploads of one project
 IDLE_S, WHOLE_S = 60.0, 3600.0
-_STALE_S = 2 * WHOLE_S
+STALE_S = 2 * WHOLE_S
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -94,7 +94,7 @@ class BundleFiles:
 
     def sweep(self, held: set[tuple[str, str, str]], now_ms: int) -> int:
         """Removes what no row speaks of, a while after it came; → how many."""
-        gone, before = 0, now_ms / 1000 - _STALE_S
+        gone, before = 0, now_ms / 1000 - STALE_S
         for path in self._all():
             if (path.parent.parent.name, path.parent.name, path.name) in held:
                 continue

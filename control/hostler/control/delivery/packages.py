@@ -3,25 +3,32 @@
     packages_dir/metadata.json     as `hostler releases publish` sent it, verified against the keyset before
     packages_dir/SHA256            a package that this metadata names, whole and verified
 
+    packages_dir/.NAME.…           one of the two while it is written, or what a crash left of it
+
 Nothing is written before the update keys have vouched for it: a package is taken only if verified metadata names it.
 """
 
 import asyncio
 import contextlib
 import os
+import re
+import stat
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from hostler.base.digest import same_digest
-from hostler.base.errors import error
-from hostler.control.bundles.files import Upload
+from hostler.base.errors import HostlerError, error
+from hostler.base.logs import get_logger
+from hostler.control.bundles.files import STALE_S, Upload
 from hostler.control.bundles.settings import BundleSettings
 from hostler.control.delivery.settings import UpdateSettings
 from hostler.pki.keyset import Keyset
 from hostler.pki.releases import Release, VerifiedReleases, parse_metadata, verify_releases
 from hostler.pki.storage import write_public
 
+_log = get_logger("hostler.control.delivery")
 METADATA = "metadata.json"
+_SCRATCH = re.compile(r"[.](?:[0-9a-f]{64}[.][0-9a-f]{16}|metadata[.]json[.][0-9]+[.]new)", re.ASCII)
 MOST_UPLOADS = 2
 
 
@@ -98,12 +105,26 @@ class Packages:
             await asyncio.to_thread(upload.discard)
 
     def metadata(self) -> bytes:
-        """The document in force, b"" for none. One copy, however many read it slowly."""
+        """The document in force, b"" for none. One copy, however many read it slowly.
+
+        Raises:
+            HostlerError: `store_unavailable` for a file that nobody can have published.
+        """
         if self._document is None:
+            path = self._folder / METADATA
             try:
-                self._document = (self._folder / METADATA).read_bytes()
+                found = path.read_bytes()
+                parse_metadata(found)
             except FileNotFoundError:
-                self._document = b""
+                found = b""
+            except (OSError, HostlerError) as err:
+                _log.error("packages.metadata_unreadable", path=str(path), error=err)
+                raise error(
+                    "store_unavailable",
+                    f"{METADATA} in the packages directory cannot be read as metadata of releases",
+                    hint=f"put {METADATA} back from a backup, or remove it and run 'hostler releases publish' again",
+                ) from err
+            self._document = found
         return self._document
 
     def put_metadata(self, document: bytes) -> None:
@@ -111,6 +132,18 @@ class Packages:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_public(self._folder / METADATA, document)
         self._document = document
+
+    def sweep(self, now_ms: int) -> int:
+        """Removes what is left of uploads that a crash cut short; → how many. A file that grows still is younger."""
+        gone, before = 0, now_ms / 1000 - STALE_S
+        with contextlib.suppress(FileNotFoundError):
+            for path in self._folder.iterdir():
+                with contextlib.suppress(OSError):
+                    found = path.lstat()
+                    if _SCRATCH.fullmatch(path.name) and stat.S_ISREG(found.st_mode) and found.st_mtime < before:
+                        path.unlink()
+                        gone += 1
+        return gone
 
     @contextlib.contextmanager
     def sending(self) -> Iterator[None]:
