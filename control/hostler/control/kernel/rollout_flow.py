@@ -104,7 +104,7 @@ def _went(draft: Draft, rollout: RolloutRow, row: RolloutNodeRow, run: AgentRunR
 def _came_back(draft: Draft, rollout: RolloutRow, row: RolloutNodeRow, run: AgentRunRow) -> None:
     """`succeeded` of a run towards the version before."""
     if run.state == SUCCEEDED:
-        reason = row.reason or f"brought back to {row.from_version}"
+        reason = row.reason if row.error_code else f"brought back to {row.from_version}"
         end(draft, rollout, row, ROLLED_BACK, reason, row.error_code, row.failed_check)
     else:
         reason = f"could not be brought back to {row.from_version}: {run.error_message or run.state}"
@@ -205,7 +205,7 @@ def _go_on(draft: Draft, rollout: RolloutRow) -> bool:
     if draft.now_ms < rollout.soaking_until_ms or _still_away(draft, rollout, settings, soaking):
         return False
     for row in soaking:
-        end(draft, rollout, row, SUCCEEDED, "")
+        end(draft, rollout, row, SUCCEEDED, f"runs {rollout.target_version}, watched for {settings.soak_seconds} s")
     return _wave_over(draft, rollout, settings)
 
 
