@@ -186,9 +186,9 @@ ELSEWHERE = {
     "task.exec": "test_X1_terminals.py",
     "task.forward": "test_TE_22_endpoint_proxy.py",
     "task.profile": "test_X1_terminals.py",
-    "agent.upgrade.stage": "../real/test_self_update.py",
-    "agent.upgrade.activate": "../real/test_self_update.py",
-    "agent.upgrade.rollback": "../real/test_self_update.py",
+    "agent.upgrade.stage": "../real/test_upgrade_boundaries.py",
+    "agent.upgrade.activate": "../real/test_upgrade_boundaries.py",
+    "agent.upgrade.rollback": "../real/test_upgrade_boundaries.py",
 }
 
 CASES: dict[str, Case] = {

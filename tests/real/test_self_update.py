@@ -1,156 +1,21 @@
 """LC-10, LC-12, LC-13, LC-16, LC-21, PG-06; U1, U2, U3, K7: a booted host that replaces its own agent, and goes back.
 
-One version after the other is put on one host, each higher than the last, so that none is taken for one that lies
-there already. What runs at the end of each test is good, and in service.
+What is killed at the boundaries of the steps: `test_upgrade_boundaries.py`.
 """
 
-import contextlib
-import itertools
 import signal
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
-import msgspec
 import pytest
 
 from conftest import need_slow
-from support.agent_releases import TOML, Releases, open_releases, version_of
+from support.agent_releases import open_releases
 from support.bad_agents import good_package
-from support.hosts import AGENT, SESSION, Bed, Busy, Host, open_hosts
-from support.house import FINAL
-from support.releases import agent_package
+from support.hosts import AGENT, SESSION, Busy, open_hosts
+from support.updating import ACTIVATE, BASE, LIMIT_S, ROLLBACK, SHORT_S, STAGE, TRIAL, Updater
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400), pytest.mark.xdist_group("machines")]
-
-BASE, TRIAL = "/var/lib/hostler-agent", "hostler-trial.service"
-LIMIT_S = 120.0  # from the order to the end of a trial that fails, with its return (LC-16)
-SHORT_S = 30
-STAGE, ACTIVATE = "agent.upgrade.stage", "agent.upgrade.activate"
-
-
-class Updater:
-    """One host, its agent, and the releases that come."""
-
-    def __init__(self, bed: Bed, releases: Releases) -> None:
-        self.bed, self.house, self.releases = bed, bed.house, releases
-        self.host: Host = bed["n1"]
-        self._numbers = itertools.count(1)
-        self.runs = self.version()
-
-    # -- what is there ------------------------------------------------------------------------------------------------
-
-    def version(self) -> str:
-        status: str = msgspec.json.decode(self.host.read("/var/lib/hostler/status.json"))["version"]
-        return status
-
-    def check_one_agent(self, version: str) -> None:
-        """Both units are of that version, and there is no other agent."""
-        self.bed.until_in_service("n1")
-        self.host.until(lambda: self.version() == version, f"version {version} does not run")
-        command = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null; echo; done"
-        lines = self.host.run("sh", "-c", command).splitlines()
-        for word in (" run ", " session "):
-            (line,) = [line for line in lines if "bin/hostler-agent" in line and word in line]
-            slot = f"/slots/{version}-" in line
-            assert slot or "/usr/lib/hostler-agent/" in line, line
-        assert not self.host.exists(f"{BASE}/trial.json")
-        self.host.until(lambda: self.host.unit(TRIAL).active == "inactive", "the watcher goes on")
-        self.bed.noop("n1")
-
-    def record(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = msgspec.json.decode(self.host.path(f"{BASE}/{name}.json").read_bytes())
-        return found
-
-    # -- what is done -------------------------------------------------------------------------------------------------
-
-    def staged(self, kind: str = "") -> str:
-        """A new version, on the disk."""
-        version = self.published(kind)
-        operation = self.house.finished(self.submit(STAGE, self.releases.inputs(version)), 90)
-        assert operation["status"] == "succeeded", (operation, self.host.journal())
-        return version
-
-    def published(self, kind: str = "", *, small: bool = False) -> str:
-        version = f"1.{next(self._numbers)}.0"
-        self.releases.publish(self.small(version) if small else version_of(version, kind))
-        return version
-
-    def small(self, version: str) -> Path:
-        """A package in form, and no more."""
-        made = self.house.home / f"hostler-agent_{version}-1~deb12u1_amd64.deb"
-        made.write_bytes(agent_package(version))
-        return made
-
-    def submit(self, kind: str, inputs: dict[str, Any] | None = None) -> str:
-        return self.house.submit(f"{kind}@v1", inputs or {}, nodes=("n1",))
-
-    def activate(self, version: str, seconds: int = SHORT_S) -> str:
-        return self.submit(ACTIVATE, {"version": version, "trial_seconds": seconds})
-
-    def verify(self) -> None:
-        """What the control plane sends while a version is on trial; the answer may be long in coming."""
-        self.submit("node.agent.verify")
-
-    def ended(self, operation_id: str, limit_s: float = LIMIT_S) -> dict[str, Any]:
-        operation: dict[str, Any] = self.house.finished(operation_id, limit_s)
-        return operation
-
-    def kept(self, version: str, operation_id: str, limit_s: float = LIMIT_S) -> dict[str, Any]:
-        """The end of a trial that it stands; → the step's outputs. The version before may take what is sent first."""
-        end = time.monotonic() + limit_s
-        while time.monotonic() < end and self.house.operation(operation_id)["status"] not in FINAL:
-            self.verify()
-            time.sleep(4)
-        operation = self.ended(operation_id, 5)
-        assert operation["status"] == "succeeded", (operation, self.host.journal("-u", TRIAL, "-u", AGENT))
-        self.runs = version
-        self.check_one_agent(version)
-        return self.outputs(operation_id)
-
-    def outputs(self, operation_id: str) -> dict[str, Any]:
-        (receipt,) = self.house.receipts(operation_id)
-        (task,) = self.house.operation(operation_id)["tasks"]
-        found: dict[str, Any] = task["steps"][-1]["outputs"]
-        assert receipt["status"] == "succeeded"
-        return found
-
-    def returned(self, version: str, operation_id: str) -> str:
-        """The end of a trial that it does not stand; → why, in the words of the version returned to (EV-09)."""
-        operation = self.ended(operation_id)
-        (task,) = operation["tasks"]
-        assert (operation["status"], task["error_code"]) == ("failed", "upgrade_rolled_back"), operation
-        told = self.record("returned")
-        assert (told["version"], told["to_version"], told["task_id"]) == (version, self.runs, task["task_id"])
-        self.check_one_agent(self.runs)
-        reason: str = told["reason"]
-        assert reason in task["error_message"]
-        return reason
-
-    @contextlib.contextmanager
-    def held_at(self, point: str, *, agent: bool) -> Iterator[Callable[[], None]]:
-        """The process that comes to `point` stops there. What it gives waits for that."""
-        plain = self.host.read(TOML)
-        self.host.put(TOML, plain + f'\n[testing]\nenabled = true\nfault_points = ["{point}"]\n')
-        if agent:
-            self.host.run("systemctl", "restart", AGENT)
-            self.bed.until_in_service("n1")
-
-        def wait() -> None:
-            self.host.until(lambda: self._is_held(AGENT if agent else TRIAL), f"{point} was not reached", 60)
-
-        yield wait
-        self.host.put(TOML, plain)
-
-    def _is_held(self, unit: str) -> bool:
-        pid = self.host.unit(unit).pid
-        return pid != 0 and "State:\tT" in self.host.run("cat", f"/proc/{pid}/status", status=None)
-
-    def power_cut(self) -> None:
-        self.host.power_cut()
-        self.host.power_on()
-        self.host.booted()
 
 
 @pytest.fixture(scope="module")
@@ -363,7 +228,7 @@ def test_LC_13_EV_09_an_administrator_returns_to_the_version_before(updater: Upd
     before, version = updater.runs, updater.staged()
     operation_id = updater.activate(version)
     updater.kept(version, operation_id)
-    operation_id = updater.submit("agent.upgrade.rollback", {"reason": "slower than before", "trial_seconds": SHORT_S})
+    operation_id = updater.submit(ROLLBACK, {"reason": "slower than before", "trial_seconds": SHORT_S})
     updater.host.until(lambda: updater.version() == before, "it did not return")
     updater.kept(before, operation_id)
     told = updater.record("returned")

@@ -59,7 +59,8 @@ class Front:
         self._busy_ports: dict[int, int] = {}
         self._keys = keys
         self._busy: dict[str, Busy] = {}
-        self._flowing: dict[str, asyncio.Event] = {}
+        self._flowing: dict[str, asyncio.Event] = {}  # what an address is told
+        self._heard: dict[str, asyncio.Event] = {}  # what it says
         self._origins: dict[int, str] = {}  # the hosts' addresses by the port we dial the busy server from
         self._pairs: dict[asyncio.Task[None], str] = {}
         self._loop = asyncio.new_event_loop()
@@ -88,6 +89,10 @@ class Front:
     def stall(self, *addresses: str) -> None:
         """Connections of these stay open, and nothing comes through any more, in either direction."""
         self._do(self._let(addresses, flow=False))
+
+    def mute(self, *addresses: str) -> None:
+        """These are told everything, and what they say is kept back."""
+        self._do(self._let(addresses, flow=False, told=True))
 
     def flow(self, *addresses: str) -> None:
         """What was kept back goes on its way."""
@@ -121,16 +126,11 @@ class Front:
                 self._busy[address] = busy
         await self._drop(set(said))
 
-    async def _let(self, addresses: Iterable[str], *, flow: bool) -> None:
+    async def _let(self, addresses: Iterable[str], *, flow: bool, told: bool = False) -> None:
         for address in addresses:
-            gate = self._gate(address)
-            gate.set() if flow else gate.clear()
-
-    def _gate(self, address: str) -> asyncio.Event:
-        if address not in self._flowing:
-            self._flowing[address] = asyncio.Event()
-            self._flowing[address].set()
-        return self._flowing[address]
+            for gates in (self._heard, self._flowing):
+                gate = _gate(gates, address)
+                gate.set() if flow or (told and gates is self._flowing) else gate.clear()
 
     async def _drop(self, addresses: set[str]) -> None:
         dropped = [pair for pair, address in self._pairs.items() if address in addresses]
@@ -151,9 +151,8 @@ class Front:
                 above, down = await asyncio.open_connection(_HERE, target)
                 try:
                     self._origins[down.get_extra_info("sockname")[1]] = address
-                    gate = self._gate(address)
-                    pumps = [asyncio.create_task(_pump(*way, gate)) for way in ((reader, down), (above, writer))]
-                    await self._both(*pumps)
+                    says = asyncio.create_task(_pump(reader, down, _gate(self._heard, address)))
+                    await self._both(says, asyncio.create_task(_pump(above, writer, _gate(self._flowing, address))))
                 finally:
                     down.close()
             finally:
@@ -200,6 +199,14 @@ class _Refuse(grpc.GenericRpcHandler):
         return grpc.stream_stream_rpc_method_handler(
             lambda _, context: self._front.answer(details.method, context), None, None
         )
+
+
+def _gate(gates: dict[str, asyncio.Event], address: str) -> asyncio.Event:
+    """Open until somebody shuts it."""
+    if address not in gates:
+        gates[address] = asyncio.Event()
+        gates[address].set()
+    return gates[address]
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: asyncio.Event) -> None:

@@ -20,6 +20,7 @@ What there is
                                 a control plane too busy for these, or for all; bed.refused("n1") says when it was
     bed.stall("n1"), bed.flow("n1")
                                 its connections stay open and carry nothing for a while
+    bed.mute("n1")              it is told everything, and nobody hears what it says until `flow` or `through`
     bed.enrol(host)             for a host made with open_hosts(..., enrol=False)
     support.delivery            releases that this control plane serves to them; support.host_fleet: rollouts over them
 
@@ -169,6 +170,10 @@ class Bed:
     def stall(self, *names: str) -> None:
         """Keeps back what these, or all, say and are told."""
         self.front.stall(*self._addresses(names))
+
+    def mute(self, *names: str) -> None:
+        """Keeps back what these, or all, say."""
+        self.front.mute(*self._addresses(names))
 
     def flow(self, *names: str) -> None:
         self.front.flow(*self._addresses(names))

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from hostler.cli.agents_show import moment
 from hostler.cli.output import literal, styled, table
 
 OVER = frozenset({"succeeded", "failed", "aborted", "rolled_back"})
@@ -124,11 +125,24 @@ def print_rollout(found: dict[str, Any]) -> None:
     console = Console(soft_wrap=True) if sys.stdout.isatty() else Console(width=1000)
     console.print(view(found, int(time.time() * 1000)))
     rows = [
-        (node["node_name"], node["wave"], node["boundary"], node["state"], node["agent_version"], about(node))
+        (
+            node["node_name"],
+            node["wave"],
+            node["boundary"],
+            node["state"],
+            node["agent_version"],
+            ended(node),
+            about(node),
+        )
         for node in found["members"]["items"]
     ]
     if rows:
-        table(("NODE", "WAVE", "BOUNDARY", "STATE", "RUNS", "WHY"), rows)
+        table(("NODE", "WAVE", "BOUNDARY", "STATE", "RUNS", "ENDED", "WHY"), rows)
+
+
+def ended(node: dict[str, Any]) -> str:
+    """When the node came to its end in this rollout; nothing for one that has not."""
+    return moment(node["finished_at_ms"]) if node["finished_at_ms"] else ""
 
 
 def about(node: dict[str, Any]) -> str:

@@ -54,7 +54,7 @@ def _went(draft: Draft, rollout: RolloutRow, row: RolloutNodeRow, run: AgentRunR
 def _came_back(draft: Draft, rollout: RolloutRow, row: RolloutNodeRow, run: AgentRunRow) -> None:
     """`succeeded` of a run towards the version before."""
     if run.state == SUCCEEDED:
-        reason = row.reason or f"brought back to {row.from_version}"
+        reason = row.reason if row.error_code else f"brought back to {row.from_version}"
         end(draft, rollout, row, ROLLED_BACK, reason, row.error_code, row.failed_check)
     else:
         reason = f"could not be brought back to {row.from_version}: {run.error_message or run.state}"

@@ -165,7 +165,7 @@ def _go_on(draft: Draft, rollout: RolloutRow) -> bool:
     if draft.now_ms < rollout.soaking_until_ms or _still_away(draft, rollout, settings, soaking):
         return False
     for row in soaking:
-        end(draft, rollout, row, SUCCEEDED, "")
+        end(draft, rollout, row, SUCCEEDED, f"runs {rollout.target_version}, watched for {settings.soak_seconds} s")
     return _wave_over(draft, rollout, settings)
 
 
