@@ -11,7 +11,7 @@ import asyncio
 import ssl
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -104,8 +104,12 @@ class Delivery:
 
 
 @contextmanager
-def open_delivery(bed: Bed) -> Iterator[Delivery]:
-    """The hosts are told of the proxy's authority, and the control plane of its address; all start anew once."""
+def open_delivery(bed: Bed, more: Callable[[Path], str] = lambda ca: "") -> Iterator[Delivery]:
+    """The hosts are told of the proxy's authority, and the control plane of its address; all start anew once.
+
+    Args:
+        more: of `[updates]`; given where the proxy's authority stands.
+    """
     house = bed.house
     with tempfile.TemporaryDirectory(prefix="hostler-releases-") as name:
         certs = make_server_certs(Path(name) / "tls", (bed.address,))
@@ -114,6 +118,7 @@ def open_delivery(bed: Bed) -> Iterator[Delivery]:
         try:
             config = house.home / "control.toml"
             updates = f'\n[updates]\npublic_url = "https://{bed.address}:{port}"\nreport_seconds = {REPORT_S}\n'
+            updates += more(certs.ca)
             config.write_text(config.read_text() + updates)
             house.stop("control")
             house.serve()

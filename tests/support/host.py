@@ -23,6 +23,7 @@ from support.places import Place, ip
 AGENT, SESSION = "hostler-agent.service", "hostler-session.service"
 LIMIT_S = 40.0
 END_S = 40.0  # units have 30 s to stop
+SECRET = (".token", "/user-data")
 DISK = "2G"  # at most; it takes what is written
 
 START = """set -e
@@ -63,13 +64,13 @@ class Host:
     def __init__(self, place: Place, index: int, name: str, lower: Sequence[Path]) -> None:
         self.name, self.address = name, place.address_of(index)
         self.directory = place.directory / name
-        self._place, self._index, self._lower = place, index, ":".join(map(str, lower))
+        self._place, self._index, self._lower = place, index, lower
         self._process: subprocess.Popen[bytes] | None = None
 
     # -- power --------------------------------------------------------------------------------------------------------
 
     def make(self, files: Mapping[str, str]) -> None:
-        """Its disk, with `files` on it for root alone where their name ends in `.token`; it does not run yet."""
+        """Its disk, with `files` on it, for root alone those that are named in `SECRET`; it does not run yet."""
         fresh = self.directory / "fresh"
         for each in (fresh / "upper", fresh / "work", self.directory / "disk", self.directory / "root"):
             each.mkdir(parents=True)
@@ -80,13 +81,20 @@ class Host:
             target = fresh / "upper" / path.lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(content + "\n" * (not content.endswith("\n")))
-            target.chmod(0o600 if path.endswith(".token") else 0o644)
+            target.chmod(0o600 if path.endswith(SECRET) else 0o644)
         wanted = fresh / "upper/etc/systemd/system/multi-user.target.wants/systemd-networkd.service"
         wanted.parent.mkdir(parents=True, exist_ok=True)
         wanted.symlink_to("/lib/systemd/system/systemd-networkd.service")
         command = ["mkfs.ext4", "-q", "-E", "root_owner=0:0", "-d", str(fresh), str(self.directory / "image"), DISK]
         subprocess.run(command, check=True, capture_output=True)
         shutil.rmtree(fresh)
+
+    def reinstall(self, lower: Sequence[Path], files: Mapping[str, str]) -> None:
+        """A fresh disk over another tree, while it is off; nothing of before is left."""
+        assert self._process is None, f"{self.name} runs"
+        shutil.rmtree(self.directory)
+        self._lower = lower
+        self.make(files)
 
     def power_on(self) -> None:
         """Starts to boot; `booted` waits for the end of it."""
@@ -95,7 +103,7 @@ class Host:
         options += ["--keep-unit", "--kill-signal=SIGRTMIN+3", "--console=pipe"]
         options += ["--system-call-filter=landlock_create_ruleset landlock_add_rule landlock_restrict_self"]
         group = f"{self._place.number}/{self._index}"
-        script = ["/bin/sh", "-c", START, "start", str(self.directory), self._lower]
+        script = ["/bin/sh", "-c", START, "start", str(self.directory), ":".join(map(str, self._lower))]
         # whatever ends this process: its machines end with it, by the first process of a namespace around each
         spaces = ["unshare", "--mount", "--propagation=private", "--pid", "--fork", "--mount-proc", "--kill-child"]
         command = ["setpriv", "--pdeathsig=KILL", *spaces, *script]

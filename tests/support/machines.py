@@ -71,13 +71,13 @@ def debian_tree(suite: str, before: Callable[[], None] = lambda: None) -> Path:
             making = cache / f"making-{suite}"
             shutil.rmtree(making, ignore_errors=True)
             command = ["debootstrap", "--variant=minbase", f"--include={INCLUDE}", suite, str(making), mirror()[0]]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=_with_proxy())
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=proxied())
             assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
             making.rename(tree)
     return tree
 
 
-def _with_proxy() -> dict[str, str]:
+def proxied() -> dict[str, str]:
     """debootstrap does not read apt's settings."""
     asked = ["apt-config", "shell", "P", "Acquire::http::Proxy"]
     said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout

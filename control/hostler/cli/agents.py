@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import click
 
@@ -126,7 +127,7 @@ def _keep(document: dict[str, Any] | None, target: Path | None, output: str) -> 
     if document is None:
         return
     content = document["content"]
-    text = content if isinstance(content, str) else "\n".join(f"{name}={value}" for name, value in content.items())
+    text = content if isinstance(content, str) else urlencode(content)  # a form, as curl --data sends it
     if target is not None:
         from hostler.pki.storage import write_private
 

@@ -28,6 +28,7 @@ async def until_enrolled(
         read: of the token file; refuses one that others may read.
     """
     if enrolled(state_dir):
+        _remove(token_file)  # the power failed right after it had enrolled: it is spent
         return
     systemd.notify(f"READY=1\nSTATUS=waiting for an enrolment token in {token_file}")
     _log.info("node.waits_for_token", path=str(token_file))

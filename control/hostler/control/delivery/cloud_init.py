@@ -1,13 +1,24 @@
-"""Cloud-init user data: a bare Debian becomes the node again by itself, with no SSH and no lasting secret (LC-07)."""
+"""Cloud-init user data: a bare Debian becomes the node again by itself, with no SSH and no lasting secret (LC-07).
+
+`first_boot` is the program; what one host has to know is put below it, in an encoding that no value can break out of.
+"""
 
 import base64
 import json
-import shlex
+from importlib.resources import files
 
+from hostler.control.delivery import first_boot
 from hostler.control.delivery.contract import Document, Host
 
-_SCRIPT = "/run/hostler-install"
-_CONFIG = "/etc/hostler"
+_LINE = 120
+_CALL = """
+
+if __name__ == "__main__":
+    import base64
+
+    told = json.loads(base64.b64decode(TOLD))
+    main(Facts(**told))
+"""
 
 
 class CloudInit:
@@ -16,39 +27,28 @@ class CloudInit:
     name = "cloud-init"
 
     def document(self, host: Host) -> Document:
-        return Document(provider=self.name, media_type="text/cloud-config", content=user_data(host))
+        return Document(provider=self.name, media_type="text/cloud-boothook", content=user_data(host))
 
 
 def user_data(host: Host) -> str:
-    """`#cloud-config`; its body is JSON, which is YAML, so that no value can be more than a value."""
-    files = [
-        _file(f"{_CONFIG}/agent.toml", host.agent_toml, "0644"),
-        _file(f"{_CONFIG}/trust.json", host.trust, "0644"),
-        _file(f"{_CONFIG}/enrol.token", host.token, "0600"),
-        _file(_SCRIPT, _install(host), "0700"),
-    ]
-    # runcmd as a list is executed without a shell; the script ends at the first thing that fails
-    body = {"preserve_hostname": True, "write_files": files, "runcmd": [["/bin/sh", _SCRIPT], ["rm", "-f", _SCRIPT]]}
-    return f"#cloud-config\n{json.dumps(body, indent=1)}\n"
+    """A boothook: of all that user data may be, only that is run at every boot, so that a power cut ends nothing."""
+    program = files(first_boot.__package__).joinpath("first_boot.py").read_text(encoding="utf-8")
+    told = base64.b64encode(json.dumps(_facts(host)._asdict()).encode()).decode()
+    lines = [told[at : at + _LINE] for at in range(0, len(told), _LINE)]
+    return "\n".join(["#cloud-boothook", "#!/usr/bin/python3 -I", program, 'TOLD = """', *lines, '"""', _CALL])
 
 
-def _file(path: str, text: str, mode: str) -> dict[str, str]:
-    content = base64.b64encode(text.encode()).decode()
-    return {"path": path, "owner": "root:root", "permissions": mode, "encoding": "b64", "content": content}
-
-
-def _install(host: Host) -> str:
-    url, digest = shlex.quote(host.url), shlex.quote(f"{host.sha256}  {host.file}")
-    return f"""#!/bin/sh
-# Installs the agent of lifecycle run {host.run_id}. Nothing is installed that does not have the signed digest.
-set -eu
-umask 022
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-curl --fail --silent --show-error --location --retry 10 --retry-all-errors --output {shlex.quote(host.file)} {url}
-echo {digest} | sha256sum --check --strict
-chmod 755 "$folder"
-export DEBIAN_FRONTEND=noninteractive
-apt-get --quiet --assume-yes -o Dpkg::Options::=--force-confold install ./{shlex.quote(host.file)}
-"""
+def _facts(host: Host) -> first_boot.Facts:
+    written = [("agent.toml", host.agent_toml, 0o644), ("trust.json", host.trust, 0o644)]
+    if host.ca:
+        written.append(("packages-ca.pem", host.ca, 0o644))
+    written.append(("enrol.token", host.token, 0o600))
+    return first_boot.Facts(
+        run_id=host.run_id,
+        url=host.url,
+        sha256=host.sha256,
+        size_bytes=host.size_bytes,
+        file=host.file,
+        ca=host.ca,
+        files=written,
+    )

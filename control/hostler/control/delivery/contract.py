@@ -11,7 +11,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         agent_toml, trust: contents of /etc/hostler/agent.toml and trust.json.
         token: one use, for this node alone; never stored, never logged.
-        url, sha256, file: of the exact package.
+        url, sha256, size_bytes, file: of the exact package.
+        ca: the authority that `url` has its certificate from, in PEM; "" for one that the host knows.
         suite: the Debian release that it is made for.
     """
 
@@ -22,8 +23,10 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     url: str
     sha256: str
+    size_bytes: int
     file: str
     suite: str
+    ca: str = ""
 
     def __repr__(self) -> str:
         return f"Host(run_id={self.run_id!r}, node_name={self.node_name!r}, ...)"  # never the token

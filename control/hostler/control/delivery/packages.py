@@ -21,6 +21,7 @@ from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
 from hostler.control.bundles.files import STALE_S, Upload
 from hostler.control.bundles.settings import BundleSettings
+from hostler.control.delivery import host_files
 from hostler.control.delivery.settings import UpdateSettings
 from hostler.pki.keyset import Keyset
 from hostler.pki.releases import Release, VerifiedReleases, parse_metadata, verify_releases
@@ -33,11 +34,12 @@ MOST_UPLOADS = 2
 
 
 class Packages:
-    """`placing` is held while metadata is judged and put in force."""
+    """`placing` is held while metadata is judged and put in force. `for_hosts`: for those that are installed anew."""
 
     def __init__(self, folder: Path, settings: UpdateSettings) -> None:
         self._folder = folder
         self.settings = settings
+        self.for_hosts = host_files.read(settings)
         self.placing = asyncio.Lock()
         self._named: dict[str, Release] = {}  # by digest, of the metadata that was verified last
         self._uploads = 0

@@ -22,6 +22,8 @@ class UpdateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     package_bytes, reserve_bytes: the largest package that is taken, and what it leaves free on the file system.
     downloads: packages that are sent at one time; who comes then is asked to come again.
     node_address, enroll_address: host:port at which a host that is installed anew finds node_listen and enroll_listen.
+    ca_file: PEM of the authority that public_url has its certificate from, for those hosts; "" for one they know.
+    host_toml_file: settings for the agent.toml of those hosts, beside the addresses; "" for none.
     reimage_seconds: how long the token and the address in its document are good.
     run_seconds: how long a run may take in all, waiting for its node included; operator_days: where people do it.
     verify_seconds: how long the checks at its end may take.
@@ -37,6 +39,8 @@ class UpdateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     downloads: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 64
     node_address: Address = ""
     enroll_address: Address = ""
+    ca_file: str = ""
+    host_toml_file: str = ""
     reimage_seconds: Seconds = 14_400
     run_seconds: Seconds = _DEFAULTS.run_ms // 1000
     operator_days: Annotated[int, msgspec.Meta(ge=1, le=365)] = _DEFAULTS.operator_ms // 86_400_000

@@ -11,7 +11,7 @@ import msgspec
 from hostler.base.errors import HostlerError
 from hostler.control.kernel import agent_checks, agent_told, agent_versions, cordons
 from hostler.control.kernel.actor import KERNEL
-from hostler.control.kernel.agent_matrix import AUTOMATED, DRAIN, FORCE
+from hostler.control.kernel.agent_matrix import AUTOMATED, DRAIN, FORCE, PROVIDER
 from hostler.control.kernel.agent_operations import cancel_open, place_stage, place_update
 from hostler.control.kernel.agent_progress import (
     DELIVERING,
@@ -41,6 +41,7 @@ replace = msgspec.structs.replace
 OWNER = "agent-lifecycle"  # whose wish keeps new work from a node while its agent changes
 LIFECYCLE = "agent_lifecycle"
 ROLLED_BACK_CODE, TIMED_OUT = "upgrade_rolled_back", "upgrade_timed_out"
+NOT_BOOTED = "no host that was installed with its document enrolled and spoke before its token ended"
 MOST_STAGES = 5
 MAX_TEXT = 500
 # the node changed hands, or was away for too long: nothing was done, and the same can be asked for again
@@ -223,7 +224,7 @@ def timed_out(draft: Draft, run: AgentRunRow) -> None:
     if run.state == VERIFYING:
         why = f"it did not come to be: {', '.join(missing(run))}"
     elif run.state == OPERATOR:
-        why = "nobody brought the version there in time"
+        why = "nobody brought the version there in time" if run.kind != PROVIDER else NOT_BOOTED
     elif run.operation_id:
         why = "the node did not say in time how its change ended"
     else:

@@ -13,7 +13,7 @@ import msgspec
 from hostler.base.errors import error
 from hostler.control.kernel import agent_checks, agent_releases, agent_run_steps, agent_told, agent_versions
 from hostler.control.kernel.agent_commands import CancelAgentRun, StartAgentRun
-from hostler.control.kernel.agent_matrix import AUTOMATED, BROKERED, Plan, plan
+from hostler.control.kernel.agent_matrix import AUTOMATED, BROKERED, PROVIDER, Plan, plan
 from hostler.control.kernel.agent_progress import CANCELED, OPERATOR, RUN_ENDED, WAITING, Progress
 from hostler.control.kernel.agent_rows import AgentRunRow, NodeAgentRow
 from hostler.control.kernel.allocation_states import POOL
@@ -92,9 +92,7 @@ def _check_target(draft: Draft, how: Plan, agent: NodeAgentRow, node: NodeRow, t
 
 
 def _row(draft: Draft, command: StartAgentRun, how: Plan, node: NodeRow, target: str, *, back: bool) -> AgentRunRow:
-    limits = draft.settings.agents
     by_itself = how.kind == AUTOMATED
-    most_ms = command.run_timeout_seconds * 1000 or (limits.run_ms if by_itself else limits.operator_ms)
     seen = Progress(
         instance_id=node.instance_id,
         changed_ms=draft.now_ms,
@@ -118,8 +116,18 @@ def _row(draft: Draft, command: StartAgentRun, how: Plan, node: NodeRow, target:
         next_action="{}" if by_itself else json_text(_next_action(how, draft, node, target)),
         baseline_serial=agent_checks.proved_serial(draft, node.node_id),
         progress=json_text(seen),
-        deadline_ms=draft.now_ms + most_ms,
+        deadline_ms=_deadline(draft, command, how),
     )
+
+
+def _deadline(draft: Draft, command: StartAgentRun, how: Plan) -> int:
+    limits = draft.settings.agents
+    most_ms = command.run_timeout_seconds * 1000 or (limits.run_ms if how.kind == AUTOMATED else limits.operator_ms)
+    at = draft.now_ms + most_ms
+    if how.kind == PROVIDER and command.token_expires_at_ms:
+        # nobody enrols with it after that; who did in the last moment may yet say hello
+        at = min(at, command.token_expires_at_ms + limits.verify_ms)
+    return at
 
 
 def _next_action(how: Plan, draft: Draft, node: NodeRow, target: str) -> dict[str, object]:

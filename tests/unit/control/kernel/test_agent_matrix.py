@@ -182,6 +182,18 @@ def test_LC_07_a_token_is_worth_nothing_after_its_run() -> None:
     assert token.expires_at_ms < agents.bench.now
 
 
+def test_LC_07_a_run_whose_token_ended_unused_does_not_stay_open() -> None:
+    agents = Agents()
+    run_id = begun(agents, "in_place_upgrade", "reimage")
+    agents.pass_time(HOUR)
+    assert agents.of(run_id).state == "awaiting_operator", "who enrolled in the last moment may yet speak"
+    agents.pass_time(agents.bench.settings.agents.verify_ms)
+    run = agents.of(run_id)
+    assert (run.state, run.error_code) == ("failed", "upgrade_timed_out")
+    assert "before its token ended" in run.error_message
+    assert agents.start(), "another run may begin"
+
+
 def test_LC_07_no_token_stands_in_what_a_run_keeps_or_tells() -> None:
     agents = Agents()
     run_id = begun(agents, "bootstrap_install", "reimage")

@@ -116,13 +116,15 @@ def _host(call: Call, run: RunView, node: NodeView, token: Token) -> Host:
     return Host(
         run_id=run.run_id,
         node_name=node.name,
-        agent_toml=agent_toml(packages.settings.node_address, packages.settings.enroll_address),
+        agent_toml=agent_toml(packages.settings.node_address, packages.settings.enroll_address, packages.for_hosts),
         trust=trust_text(call.engine.trust.state).decode(),
         token=token.text,
         url=url,
         sha256=package["sha256"],
+        size_bytes=package["size_bytes"],
         file=package["file"],
         suite=package["suite"],
+        ca=packages.for_hosts.ca,
     )
 
 
