@@ -43,7 +43,7 @@ GUARDS = {
     "LC_16 the judge is of before": (LAUNCH, 'if arguments[:1] == ["trial"]:', "if False:", LAUNCHED),
     "U3 a verdict stands": (WATCH, "if verdict is not None and verdict.end == KEPT:", "if False:", f"{WATCHED}::test_U3_a_verdict_that_was_given_stands_whatever_comes_after_it"),
     "U1 the version before may be bad too": (WATCH, "if not runs and trial.from_slot != PACKAGED:", "if False:", f"{WATCHED}::test_U1_a_trial_ends_with_the_one_version_that_works"),
-    "K7 the verdict before the end": (ENDING, "    records.note_verdict(places, _verdict(trial, RETURNED, to_version, checks, at_ms))\n    _over(places)\n", "    _over(places)\n    records.note_verdict(places, _verdict(trial, RETURNED, to_version, checks, at_ms))\n", f"{WATCHED}::test_K7_cut_off_at_any_write_a_trial_converges"),
+    "K7 the verdict before the end": (ENDING, "    records.note_verdict(places, _verdict(trial, RETURNED, to_version, checks, at_ms))\n    over(places)\n", "    over(places)\n    records.note_verdict(places, _verdict(trial, RETURNED, to_version, checks, at_ms))\n", f"{WATCHED}::test_K7_cut_off_at_any_write_a_trial_converges"),
     "LC_16 what cannot ask does not wait": ("hostler.agent.trial_run", "        return await is_served(config)\n    except Exception", "        return await is_served(config)\n    except ImportError", RUN),
     "U1 words that are none": (f"{UPGRADE}.records", ", RecursionError) as err:", ") as err:", RUN),
     "LC_13 the package has its turn": (LAUNCH, "            break  # its turn", "            continue  # its turn", LAUNCHED),

@@ -48,6 +48,8 @@ def make_slot(places: Places, name: str, version: str, commit: str = COMMIT, pyt
         units={},
     )
     (home / "manifest.json").write_bytes(canonical_json(msgspec.to_builtins(manifest)))
+    if name != PACKAGED:
+        slots.note_ready(places, name)
     return home
 
 

@@ -11,6 +11,7 @@
 | `SelfReport.run` | the agent's own files, what version is wanted | a signed report, for the next heartbeat |
 | `Samples.run` | a few files of /proc and /sys | the newest measurements, for the next heartbeat |
 | `Observer.run` | requests on a Unix socket, where one is configured | `/metrics` and `/health` |
+| `when_steady` | once, after a minute | that this slot's starts count no more; a look at the one it stands in for |
 | `_housekeeping` | journal health, watchdog | `status.json`, a heartbeat when health changed |
 """
 
@@ -50,6 +51,7 @@ from hostler.agent.session.inbox import Inbox
 from hostler.agent.session.outgoing import Outgoing
 from hostler.agent.session.session import Session
 from hostler.agent.standing import Standing
+from hostler.agent.steady import when_steady, when_stopped
 from hostler.agent.taskapi.calls import TaskCalls
 from hostler.agent.taskapi.server import TaskApi
 from hostler.agent.upgrade.installed import Installed
@@ -213,6 +215,7 @@ class Daemon:
                     self.samples.run,
                     self.report.run,
                     self._housekeeping,
+                    functools.partial(when_steady, self),
                 )
             ]
             if self.config.observe_socket:
@@ -222,6 +225,7 @@ class Daemon:
                 running.append(group.create_task(self._on_trial()))
             await stop.wait()
             systemd.notify("STOPPING=1")
+            when_stopped(self)
             await self._finish_running()
             await self._say_the_last()
             for task in running:

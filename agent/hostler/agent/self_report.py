@@ -52,6 +52,10 @@ class SelfReport:
             self._desired = version[:64]
             self._sooner.set()
 
+    def look_again(self) -> None:
+        """At once."""
+        self._sooner.set()
+
     def next(self) -> bytes:
         """The newest, if it was not given before."""
         untold, self._untold = self._untold, False

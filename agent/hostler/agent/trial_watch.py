@@ -9,6 +9,7 @@ What a version must have done is decided in `upgrade.judge`; here is only the lo
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -31,6 +32,7 @@ from hostler.agent.upgrade.judge import (
 )
 from hostler.agent.upgrade.places import PACKAGED, Places
 from hostler.agent.upgrade.records import KEPT, ORDERED, RETURNING, RUNNING, Trial
+from hostler.agent.upgrade.stand_in import RECORD_LOST
 from hostler.base.errors import HostlerError
 from hostler.base.logs import get_logger
 
@@ -69,7 +71,22 @@ class Watch:
         while (trial := records.trial(self._places)) is not None:
             if not await self._step(trial):
                 await asyncio.sleep(LOOK_S)
-        self._places.trial.unlink(missing_ok=True)  # one that nobody can read
+        await self._without_record()
+
+    async def _without_record(self) -> None:
+        """A trial that nobody can read is over. Was it begun, nobody proves the version any more: back to the one
+        before, which the link names that was made ahead of the switch."""
+        before, now = slots.before(self._places), slots.current(self._places)
+        if not before:
+            self._places.trial.unlink(missing_ok=True)  # nothing was switched yet, or it is over already
+            return
+        _log.error("trial.record_lost", slot=now, before=before)
+        if now != before:
+            with contextlib.suppress(HostlerError):  # it is told, where that can be written
+                ending.note_lost(self._places, now, before, "upgrade_rolled_back", RECORD_LOST, _wall_ms())
+            self._link_anyhow(before)
+        await self._restart()
+        ending.over(self._places)
 
     async def _step(self, trial: Trial) -> bool:
         """Whether something was done."""
@@ -85,6 +102,7 @@ class Watch:
     async def _switch(self, trial: Trial) -> None:
         """The deadline is written before the restart: a version that starts finds a trial that runs."""
         point("before_intent", SWITCH)
+        slots.note_before(self._places, trial.from_slot)
         self._link(trial.slot)
         point("after_intent", SWITCH)
         await self._restart()
@@ -155,6 +173,8 @@ class Watch:
         """To the version before; and from that to slot zero, where it does not start any more."""
         here = trial.deadline_ms and trial.boot_id == self._boot_id
         if not here:
+            with contextlib.suppress(OSError):  # the one of the switch will do
+                slots.note_before(self._places, trial.from_slot)
             self._link(trial.from_slot)
             point("after_intent", BACK)
             await self._restart()
@@ -204,9 +224,10 @@ class Watch:
         )
 
     def _starts(self, trial: Trial) -> dict[str, int]:
-        from hostler.agent.upgrade.launch import starts
+        from hostler.agent.upgrade.launch import WATCHER, starts
 
-        return starts({"key": trial.key}, str(self._places.base))
+        counts = starts({"key": trial.key}, str(self._places.base))
+        return {name: times for name, times in counts.items() if not name.startswith(WATCHER)}
 
     async def _up(self) -> bool:
         """Where systemd does not answer, nothing is held against the version."""

@@ -185,6 +185,7 @@ CODES: dict[str, Code] = {
     "image_store": Code("StepFailed", "the node's image store did not take an image", "see the log of containerd or Docker on the node"),
     "sandbox_unavailable": Code("StepFailed", "the kernel refused a wall around the command, so it was not started", "see docs/security.md for what a node's kernel needs"),
     "undeclared_effect": Code("StepFailed", "the command tried to change what its profile does not declare", "declare it under effects.writes, or mend the command"),
+    "slot_damaged": Code("StepFailed", "a version of the agent that lies on the node is not as it was built, and the node runs another", "look at the disk; then 'hostler agents upgrade NODE --scenario repair_reinstall'"),
     "upgrade_rolled_back": Code("StepFailed", "a version of the agent did not stand its trial, and the node returned to the one before", "see the checks it missed; the rollout that sent it has paused"),
     "upgrade_not_staged": Code("StepFailed", "the version to activate does not lie on the node, whole", "stage it first: 'hostler agents upgrade' does both"),
     "range_not_satisfiable": Code("InvalidInput", "a range of bytes begins behind the end of the file", "ask for the file from its beginning", 416),

@@ -20,7 +20,7 @@ def keep(places: Places, trial: Trial, checks: dict[str, int], at_ms: int) -> No
     records.write(places.book, records.Book(good=good, bad=bad, previous=previous))
     if trial.kind == ROLLBACK:
         _note_return(places, trial, trial.from_version, trial.version, trial.requested_reason, at_ms)
-    _over(places)
+    over(places)
 
 
 def give_up(places: Places, trial: Trial, to_slot: str, checks: dict[str, int], at_ms: int) -> None:
@@ -33,7 +33,21 @@ def give_up(places: Places, trial: Trial, to_slot: str, checks: dict[str, int], 
     records.write(places.book, msgspec.structs.replace(book, good=good, bad=bad))
     _note_return(places, trial, trial.version, to_version, trial.reason, at_ms)
     records.note_verdict(places, _verdict(trial, RETURNED, to_version, checks, at_ms))
-    _over(places)
+    over(places)
+
+
+def note_lost(places: Places, given_up: str, to_slot: str, error_code: str, reason: str, at_ms: int) -> None:
+    """The node goes from one slot to another without a trial on record."""
+    from_, to = slots.found(places, given_up), slots.found(places, to_slot)
+    told = Returned(
+        version=from_.version if from_ else given_up,
+        to_version=to.version if to else "",
+        task_id="",
+        error_code=error_code,
+        reason=reason,
+        at_ms=at_ms,
+    )
+    records.write(places.returned, told)
 
 
 def _note_return(places: Places, trial: Trial, version: str, to_version: str, reason: str, at_ms: int) -> None:
@@ -48,9 +62,11 @@ def _note_return(places: Places, trial: Trial, version: str, to_version: str, re
     records.write(places.returned, told)
 
 
-def _over(places: Places) -> None:
+def over(places: Places) -> None:
+    """In this order: a link to the one before, and no record, is a trial whose record was lost."""
     places.evidence.unlink(missing_ok=True)
     places.starts.unlink(missing_ok=True)
+    slots.forget_before(places)
     places.trial.unlink(missing_ok=True)
     slots.sync(places.base)
 

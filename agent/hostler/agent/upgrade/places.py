@@ -26,6 +26,11 @@ class Places:
         return self.base / "current"
 
     @property
+    def before(self) -> Path:
+        """Link to what ran before a trial, while there is one: known also where `trial.json` cannot be read."""
+        return self.base / "before"
+
+    @property
     def fetched(self) -> Path:
         """Where packages wait until they are unpacked; 0700."""
         return self.base / "fetched"
@@ -52,7 +57,7 @@ class Places:
 
     @property
     def starts(self) -> Path:
-        """How often the launcher has started each slot during the trial."""
+        """How often the launcher has started each slot, during the trial or since one last ran for a while."""
         return self.base / "starts.json"
 
     @property

@@ -13,7 +13,9 @@ from typing import NamedTuple
 import msgspec
 
 from hostler.agent.upgrade import records
+from hostler.agent.upgrade.launch import READY
 from hostler.agent.upgrade.places import PACKAGED, Places
+from hostler.base.digest import sha256_hex
 from hostler.base.errors import HostlerError, error
 from hostler.pki import agent_report
 from hostler.pki.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest, differences, parse_manifest
@@ -21,6 +23,7 @@ from hostler.pki.releases import Release
 
 NEW = ".new-"
 RELEASE = "release.json"  # beside the slots: what the update keys signed of each
+_MARKS = (READY, RELEASE)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -34,6 +37,12 @@ class Found(NamedTuple):
     python: str
 
 
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """That all of a slot is on disk, by its manifest; the launcher starts none without it."""
+
+    manifest_sha256: str
+
+
 class _Short(msgspec.Struct, frozen=True):
     """The head of a manifest: what is needed of it without its list of files."""
 
@@ -44,24 +53,50 @@ class _Short(msgspec.Struct, frozen=True):
 
 
 def current(places: Places) -> str:
-    """The slot that the next start picks, unless it is not whole."""
-    try:
-        leads = places.current.readlink()
-    except OSError:
-        return PACKAGED
-    plain = len(leads.parts) == 2 and leads.parts[0] == places.slots.name
-    return leads.name if plain and not leads.name.startswith(".") else PACKAGED
+    """The slot that the next start picks, unless it is not whole or has failed its starts."""
+    return _named(places, places.current) or PACKAGED
 
 
 def switch(places: Places, slot: str) -> None:
     """The next start picks `slot`; whoever looks sees the one before or this one. On disk when it returns."""
-    fresh = places.base / f".current.{os.getpid()}"
-    fresh.unlink(missing_ok=True)
     if slot == PACKAGED:
         places.current.unlink(missing_ok=True)
+        sync(places.base)
     else:
-        fresh.symlink_to(f"{places.slots.name}/{slot}")
-        fresh.replace(places.current)
+        _link(places, places.current, slot)
+
+
+def before(places: Places) -> str:
+    """The slot that ran before the trial; "" outside of one."""
+    return _named(places, places.before)
+
+
+def note_before(places: Places, slot: str) -> None:
+    """On disk when it returns; `slot` may be slot zero."""
+    if before(places) != slot:
+        _link(places, places.before, slot)
+
+
+def forget_before(places: Places) -> None:
+    """On disk when it returns."""
+    places.before.unlink(missing_ok=True)
+    sync(places.base)
+
+
+def _named(places: Places, link: Path) -> str:
+    try:
+        leads = link.readlink()
+    except OSError:
+        return ""
+    plain = len(leads.parts) == 2 and leads.parts[0] == places.slots.name
+    return leads.name if plain and not leads.name.startswith(".") else ""
+
+
+def _link(places: Places, link: Path, slot: str) -> None:
+    fresh = places.base / f".{link.name}.{os.getpid()}"
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(f"{places.slots.name}/{slot}")
+    fresh.replace(link)
     sync(places.base)
 
 
@@ -90,7 +125,8 @@ def damage(places: Places, slot: str) -> tuple[str, ...]:
     try:
         manifest = read_manifest(home)
         units = None if slot == PACKAGED else home / "units"
-        return differences(home, manifest, units=units, bytecode=True)
+        unmarked = () if is_ready(places, slot) else (READY,)
+        return unmarked + differences(home, manifest, units=units, bytecode=True)
     except (HostlerError, OSError):
         return (MANIFEST,)
 
@@ -99,6 +135,33 @@ def read_manifest(home: Path) -> Manifest:
     """Raises `OSError`, `release_untrusted`."""
     with (home / MANIFEST).open("rb") as file:
         return parse_manifest(file.read(MAX_MANIFEST_BYTES + 1))
+
+
+def is_ready(places: Places, slot: str) -> bool:
+    """Whether it was staged to its end; dpkg answers for slot zero."""
+    ready = records.read(_beside(places, slot, READY), Ready)
+    return slot == PACKAGED or (ready is not None and ready.manifest_sha256 == _manifest_digest(places, slot))
+
+
+def note_ready(places: Places, slot: str) -> None:
+    """When everything of it is on disk. Raises `file_error`."""
+    records.write(_beside(places, slot, READY), Ready(manifest_sha256=_manifest_digest(places, slot)))
+
+
+def forget_ready(places: Places, slot: str) -> None:
+    _beside(places, slot, READY).unlink(missing_ok=True)
+    sync(places.slots)
+
+
+def _manifest_digest(places: Places, slot: str) -> str:
+    try:
+        return sha256_hex((places.home(slot) / MANIFEST).read_bytes())
+    except OSError:
+        return ""
+
+
+def _beside(places: Places, slot: str, what: str) -> Path:
+    return places.slots / f".{slot}.{what}"
 
 
 def whole(places: Places, version: str, *, first: str = "") -> Found | None:
@@ -119,11 +182,11 @@ def free_name(places: Places, version: str, commit: str) -> str:
 
 def release_of(places: Places, slot: str) -> Release | None:
     """What the update keys signed of a slot when it was staged; None for slot zero, which dpkg has installed."""
-    return records.read(places.slots / f".{slot}.{RELEASE}", Release)
+    return records.read(_beside(places, slot, RELEASE), Release)
 
 
 def note_release(places: Places, slot: str, release: Release) -> None:
-    records.write(places.slots / f".{slot}.{RELEASE}", release)
+    records.write(_beside(places, slot, RELEASE), release)
 
 
 def prepare(places: Places) -> None:
@@ -143,15 +206,15 @@ def prune(places: Places, keep: frozenset[str]) -> tuple[str, ...]:
     kept = (
         keep | {current(places), book.previous, places.running()} | ({trial.slot, trial.from_slot} if trial else set())
     )
-    gone = []
-    for name in [path.name for path in places.slots.iterdir()]:
-        if name.startswith(".") and name.endswith(f".{RELEASE}"):
-            slot = name.removeprefix(".").removesuffix(f".{RELEASE}")
-            if slot not in kept:
-                (places.slots / name).unlink(missing_ok=True)
-        elif name not in kept:
-            shutil.rmtree(places.slots / name, ignore_errors=True)
-            gone.append(name)
+    names = [path.name for path in places.slots.iterdir()]
+    for name in names:  # the marks first: what is half removed is no slot
+        slot = next((name[1 : -len(mark) - 1] for mark in _MARKS if name.endswith(f".{mark}")), "")
+        if slot and slot not in kept:
+            (places.slots / name).unlink(missing_ok=True)
+    sync(places.slots)
+    gone = [name for name in names if name not in kept and not name.endswith(_MARKS)]
+    for name in gone:
+        shutil.rmtree(places.slots / name, ignore_errors=True)
     left = {one.name for one in every(places)}
     tidy = msgspec.structs.replace(
         book,

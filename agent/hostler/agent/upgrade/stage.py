@@ -1,7 +1,7 @@
 """A signed release onto this node's disk, whole, beside the version that runs and without touching it (LC-12, LC-13).
 
 metadata ─▶ verified by the update keys ─▶ the release named ─▶ may it be installed here ─▶ room ─▶ package by
-digest ─▶ a directory of its own ─▶ compared with its manifest ─▶ bytecode ─▶ synced ─▶ renamed
+digest ─▶ a directory of its own ─▶ compared with its manifest ─▶ bytecode ─▶ synced ─▶ renamed ─▶ marked as ready
 """
 
 import os
@@ -144,8 +144,10 @@ class Stager:
             manifest = await start(lambda: self._unpacked(release, scratch), "upgrade-unpack")
             _check_manifest(manifest, release)
             await self._compile(scratch, final)
+            slots.forget_ready(self._places, slot)
             slots.note_release(self._places, slot, release)
             await start(lambda: _settle(scratch, final), "upgrade-settle")
+            slots.note_ready(self._places, slot)
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hostler.agent.upgrade import slots
+from hostler.agent.upgrade import slots, stand_in
 from hostler.agent.upgrade.places import PACKAGED, Places
 from hostler.base.digest import canonical_json, sha256_hex
 from hostler.base.errors import HostlerError
@@ -46,6 +46,7 @@ class Seen:
     files: tuple[Evidence, ...] = ()
     units: tuple[Evidence, ...] = ()
     config: tuple[Evidence, ...] = ()
+    slots: tuple[Evidence, ...] = ()  # another one runs than should
     files_digest: str = ""
     units_digest: str = ""
     config_digest: str = ""
@@ -66,7 +67,8 @@ def look(places: Places, running: str, me: Self, root: Path = Path("/")) -> Seen
         installed = manifest if running == PACKAGED else slots.read_manifest(places.packaged)
     except (HostlerError, OSError):
         missing = Evidence(kind="file", name=MANIFEST, expected="readable", found="")
-        return Seen(files=(missing,), config=config, config_digest=config_digest)
+        others = stand_in.evidence(places, running)
+        return Seen(files=(missing,), config=config, slots=others, config_digest=config_digest)
     files = tuple(_file_evidence(home, manifest, running))
     units = tuple(_unit_evidence(root, installed))
     return Seen(
@@ -74,6 +76,7 @@ def look(places: Places, running: str, me: Self, root: Path = Path("/")) -> Seen
         files=files,
         units=units,
         config=config,
+        slots=stand_in.evidence(places, running),
         files_digest=_over(manifest.files, files),
         units_digest=_over(installed.units, units),
         config_digest=config_digest,
@@ -89,7 +92,7 @@ def judge(me: Self, seen: Seen) -> tuple[DriftState, tuple[Evidence, ...]]:
     certificate: tuple[Evidence, ...] = ()
     if me.certificate:
         certificate = (Evidence(kind="certificate", name=_CERTIFICATE, expected="valid", found=me.certificate),)
-    broken = (*seen.files, *seen.units, *seen.config)
+    broken = (*seen.slots, *seen.files, *seen.units, *seen.config)
     behind = _behind(me)
     evidence = (*certificate, *broken, *behind)[:MOST_EVIDENCE]
     if certificate:

@@ -111,11 +111,6 @@ def test_what_is_counted_is_there_for_the_sessions_launcher_too(places: Places) 
     assert places.starts.stat().st_mode & 0o777 == 0o644
 
 
-def test_without_a_trial_nothing_is_counted(places: Places) -> None:
-    started(places, two=2)
-    assert not places.starts.exists()
-
-
 def test_LC_16_the_watcher_is_of_the_version_before(places: Places) -> None:
     slots.switch(places, "two")
     on_trial(places)

@@ -124,7 +124,8 @@ def check_end(machine: Machine, slot: str, end: str) -> None:
     assert (verdict.end, machine.running, slots.current(places)) == (end, slot, slot)
     assert not places.trial.exists()
     assert not places.evidence.exists()
-    assert not places.starts.exists()
+    assert launch.starts({"key": "uid"}, str(places.base)) == {}
+    assert not places.before.is_symlink()
     assert ("two" in book.good, "two" in book.bad) == (end == KEPT, end == RETURNED)
 
 
