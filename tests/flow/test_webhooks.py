@@ -1,135 +1,23 @@
 """Events to a real receiver over TLS, by the real engine, store and loop (EV-01..05, EV-10)."""
 
-import asyncio
-import logging
-import threading
-import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hostler.base.clock import SystemClock
-from hostler.control.kernel.webhook_commands import (
-    CreateWebhook,
-    DeleteWebhook,
-    EnableWebhook,
-    ResendWebhook,
-    TryWebhook,
-)
+from hostler.control.kernel.webhook_commands import DeleteWebhook, EnableWebhook, ResendWebhook, TryWebhook
 from hostler.control.loops import webhooks as loop_module
-from hostler.control.loops.webhooks import Pace, Webhooks
-from hostler.control.metrics import Metrics
-from hostler.control.webhooks import send
-from hostler.control.webhooks.destination import Destinations, networks
-from hostler.control.webhooks.send import Sender
-from hostler.control.webhooks.signing import WebhookKey, shown
-from support.control import ADMIN, USER, Fleet, FrozenClock, fleet_in
-from support.keys import NOW
-from support.receiving import NAME, Receiver, receiver
-
-LOOPBACK = networks(["127.0.0.0/8"])
-QUICK = Pace(first_s=0.02, cap_s=0.05, refusals=3)
+from hostler.control.loops.webhooks import Pace
+from support.control import ADMIN, USER, Fleet, fleet_in
+from support.hooked import QUICK, Hooked, hooked
+from support.receiving import Receiver, receiver
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new webhook is followed now, not within a second: each test makes at least one."""
     monkeypatch.setattr(loop_module, "_LOOK_S", 0.02)
-
-
-class RunningClock(FrozenClock):
-    """Goes on by itself, as pauses do, and can be moved."""
-
-    def __init__(self) -> None:
-        self._begun, self._moved = time.monotonic(), 0
-
-    @property
-    def now(self) -> int:  # type: ignore[override]  # read as the frozen one's
-        return NOW + self._moved + int((time.monotonic() - self._begun) * 1000)
-
-    def now_ms(self) -> int:
-        return self.now
-
-    def move(self, ms: int) -> None:
-        self._moved += ms
-
-
-class Names:
-    """A name server whose answers the test decides."""
-
-    def __init__(self, *answers: Sequence[str]) -> None:
-        self.answers = list(answers) or [["127.0.0.1"]]
-        self.asked = 0
-
-    async def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.asked += 1
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-
-
-class Hooked:
-    def __init__(self, fleet: Fleet, hook: Receiver, sender: Sender, metrics: Metrics) -> None:
-        self.fleet, self.hook, self.sender, self.metrics = fleet, hook, sender, metrics
-
-    async def add(
-        self, *, project: str = "train", org: str = "acme", types: tuple[str, ...] = (), url: str = ""
-    ) -> str:
-        command = CreateWebhook(
-            actor=USER,
-            org_id=org,
-            project_id=project,
-            url=url or f"https://{NAME}:{self.hook.port}/hook?token=s3cret-in-url",
-            types=types,
-            after=await self.fleet.engine.reader.newest_event(),
-        )
-        webhook_id: str = await self.fleet.execute(command)
-        self.hook.knows(shown(self.sender.key.secret(webhook_id)))
-        return webhook_id
-
-    async def view(self, webhook_id: str) -> Any:
-        page = await self.fleet.engine.reader.webhooks(None, None, "", 100)
-        return next(view for view in page.items if view.webhook_id == webhook_id)
-
-    async def until(self, ready: Callable[[], Any]) -> None:
-        async with asyncio.timeout(60):
-            while True:
-                found = ready()
-                if await found if asyncio.iscoroutine(found) else found:
-                    return
-                await asyncio.sleep(0.02)
-
-    async def scoped_ids(self, org: str | None, project: str | None, after: int = 0) -> list[int]:
-        found = await self.fleet.engine.reader.events_of_scope(after, 10_000, org, project, "")
-        return [event.id for event in found.events]
-
-
-@asynccontextmanager
-async def hooked(
-    directory: Path,
-    hook: Receiver,
-    names: Names | None = None,
-    allowed: Any = LOOPBACK,
-    pace: Pace = QUICK,
-    end: bool = True,
-) -> AsyncIterator[Hooked]:
-    async with fleet_in(directory, clock=RunningClock()) as fleet:
-        destinations = Destinations(allowed, names or Names())
-        sender = Sender(WebhookKey(directory / "webhook.key"), destinations, SystemClock(), str(hook.certs.ca))
-        metrics = Metrics()
-        webhooks = Webhooks(fleet.engine, sender, metrics, pace)
-        loop = asyncio.create_task(webhooks.run())
-        try:
-            yield Hooked(fleet, hook, sender, metrics)
-            if end:  # else a connection is torn in the middle of its handshake
-                for webhook_id in await fleet.engine.reader.active_webhooks():
-                    await fleet.execute(DeleteWebhook(actor=ADMIN, webhook_id=webhook_id))
-                await asyncio.wait([asyncio.create_task(asyncio.sleep(0)), *webhooks.following.values()], timeout=5)
-        finally:
-            loop.cancel()
-            await asyncio.gather(loop, return_exceptions=True)
-            assert loop.cancelled(), "the loop ended by itself"
 
 
 @pytest.fixture
@@ -329,84 +217,3 @@ async def test_EV_10_a_restart_goes_on_where_the_cursor_stood(hook, tmp_path) ->
     async with hooked(tmp_path, hook) as it:
         await it.until(lambda: any(event["type"] == "webhook.test" for event in hook.taken))
     assert hook.ids() == sorted(hook.ids())
-
-
-# -- where it may go ---------------------------------------------------------------------------------
-
-
-async def one_try(it: Hooked, url: str = "") -> Any:
-    """The first outcome at a webhook's first event."""
-    webhook_id = await it.add(url=url)
-
-    async def tried() -> bool:
-        view = await it.view(webhook_id)
-        return bool(view.last_error or view.delivered)
-
-    await it.until(tried)
-    return await it.view(webhook_id)
-
-
-async def test_SSRF_an_address_inside_is_never_connected_to(hook, tmp_path) -> None:
-    async with hooked(tmp_path, hook, allowed=()) as it:
-        view = await one_try(it)
-    assert "webhook_url_denied" in view.last_error
-    assert hook.asked == []
-
-
-async def test_SSRF_the_address_that_was_checked_is_the_one_connected_to(hook, tmp_path) -> None:
-    """Were the name asked again, the second answer would lead elsewhere; the system knows no such name at all."""
-    names = Names(["127.0.0.1"], ["192.0.2.1"])
-    async with hooked(tmp_path, hook, names) as it:
-        await it.add()
-        await it.until(lambda: bool(hook.taken))
-    assert [event["type"] for event in hook.taken] == ["webhook.created"]
-    assert names.asked == 1
-
-
-async def test_a_redirect_is_a_refusal_and_not_followed(hook, tmp_path) -> None:
-    hook.status = lambda event: 307
-    async with hooked(tmp_path, hook) as it:
-        view = await one_try(it)
-    assert view.last_error == "status 307"
-
-
-async def test_the_certificate_must_name_the_host(tmp_path) -> None:
-    with receiver(tmp_path / "certs", names=("another.test",)) as hook:
-        async with hooked(tmp_path, hook) as it:
-            view = await one_try(it)
-    assert view.last_error.startswith("not reachable")
-    assert hook.asked == []
-
-
-async def test_an_answer_without_an_end_is_cut_off(hook, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(send, "MAX_ANSWER_BYTES", 1000)
-    long = b"x" * 8_000_000
-    hook.server.answer = lambda asked: (hook.answer(asked)[0], long)
-    async with hooked(tmp_path, hook) as it:
-        view = await one_try(it)
-    assert view.delivered == 1
-
-
-async def test_a_receiver_that_does_not_answer_is_given_up_in_time(hook, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(send, "TIMEOUT_S", 0.3)
-    stuck = threading.Event()
-    hook.status = lambda event: 200 if stuck.wait(60) else 500
-    async with hooked(tmp_path, hook) as it:
-        view = await one_try(it)
-    stuck.set()
-    assert "no answer" in view.last_error
-
-
-async def test_S1_no_secret_and_no_address_is_logged(hook, tmp_path, caplog) -> None:
-    caplog.set_level(logging.DEBUG, logger="hostler")  # others speak from WARNING on, as logs.set_up has it
-    hook.status = lambda event: 500
-    async with hooked(tmp_path, hook) as it:
-        view = await one_try(it)
-        secret = it.sender.key.secret(view.webhook_id)
-    said = "\n".join(str(record.__dict__) for record in caplog.records)
-    assert "webhook.failed" in said
-    for hidden in ("s3cret-in-url", shown(secret), shown(secret)[6:], secret.hex(), "v1,"):
-        assert hidden not in said
-    for path in tmp_path.glob("control.db*"):
-        assert secret not in path.read_bytes()
-        assert shown(secret).encode() not in path.read_bytes()

@@ -115,7 +115,7 @@ GUARDS: dict[str, tuple[Guard, str]] = {
             'pulled.get("path") in (verify.get("path"), verify["signature_path"])',
             "True",
         ),
-        "tests/unit/agent/admission/test_gates.py::test_SK_03_a_signature_that_is_pulled_needs_no_signature_of_its_own",
+        "tests/unit/agent/admission/test_policy_gates.py::test_SK_03_a_signature_that_is_pulled_needs_no_signature_of_its_own",
     ),
     "AR_05_subject": (
         Guard(

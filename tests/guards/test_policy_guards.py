@@ -74,7 +74,7 @@ GUARDS = [
         "hostler.agent.admission.policy_gate",
         "    if definition.require_plan_approval and case.task.mode == TaskMode.APPLY and",
         "    if False and",
-        "tests/unit/agent/admission/test_gates.py::test_a_definition_that_wants_an_approved_plan_is_not_run_without_one",
+        "tests/unit/agent/admission/test_policy_gates.py::test_a_definition_that_wants_an_approved_plan_is_not_run_without_one",
     ),
     guard(
         "hostler.control.api.routes.definitions",

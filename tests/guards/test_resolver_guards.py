@@ -121,7 +121,7 @@ GUARDS = [
         "hostler.agent.admission.capability",
         "    if key:\n",
         "    if False:\n",
-        "tests/unit/agent/admission/test_gates.py",
+        "tests/unit/agent/admission/test_policy_gates.py",
     ),
     guard(
         "hostler.wire.versions",

@@ -7,6 +7,7 @@ from support.mutant import Guard, outcome_without
 PLACE, SEND = "hostler.control.webhooks.destination", "hostler.control.webhooks.send"
 KERNEL, LOOP = "hostler.control.kernel.webhooks", "hostler.control.loops.webhooks"
 PLACES, FLOW = "unit/control/webhooks/test_destination.py", "flow/test_webhooks.py"
+RECEIVERS = "flow/test_webhook_receivers.py"
 RULES, API = "unit/control/kernel/test_webhooks.py", "unit/control/api/test_webhooks.py"
 INSIDE = f"{PLACES}::test_AZ_10_an_address_inside_is_refused_written_out_or_behind_a_name"
 PLAIN = f"{PLACES}::test_what_is_no_plain_https_address_is_refused"
@@ -33,25 +34,25 @@ GUARDS = [
         SEND,
         "await self.destinations.pin(place)",
         "(await self.destinations._resolve(place.host, place.port))[0]",
-        f"{FLOW}::test_SSRF_an_address_inside_is_never_connected_to",
+        f"{RECEIVERS}::test_SSRF_an_address_inside_is_never_connected_to",
     ),
     guard(
         SEND,
         'pinned = f"https://{literal}:{place.port}{place.target}"',
         'pinned = f"https://{place.host}:{place.port}{place.target}"',
-        f"{FLOW}::test_SSRF_the_address_that_was_checked_is_the_one_connected_to",
+        f"{RECEIVERS}::test_SSRF_the_address_that_was_checked_is_the_one_connected_to",
     ),
     guard(
         SEND,
         "    if 200 <= status < 300:\n",
         "    if 200 <= status < 400:\n",
-        f"{FLOW}::test_a_redirect_is_a_refusal_and_not_followed",
+        f"{RECEIVERS}::test_a_redirect_is_a_refusal_and_not_followed",
     ),
     guard(
         SEND,
         "async with asyncio.timeout(TIMEOUT_S):",
         "async with asyncio.timeout(None):",
-        f"{FLOW}::test_a_receiver_that_does_not_answer_is_given_up_in_time",
+        f"{RECEIVERS}::test_a_receiver_that_does_not_answer_is_given_up_in_time",
     ),
     guard(
         KERNEL,

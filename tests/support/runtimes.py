@@ -5,6 +5,7 @@ import itertools
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from hostler.agent.containers.runtime import Line, Status
@@ -80,3 +81,20 @@ async def answered(call: Awaitable[T]) -> T | None:
         if err.code != "runtime_unavailable":
             raise
         return None
+
+
+async def has_said(bed: Bed, container: str, text: str) -> None:
+    async def there() -> bool:
+        return text in [line.text for line in await bed.output(container, follow=False)]
+
+    assert await until(there)
+
+
+async def none_called(word: str) -> bool:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if word in path.read_bytes().decode(errors="replace").split("\0"):
+                return False
+        except OSError:
+            continue
+    return True

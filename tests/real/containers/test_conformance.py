@@ -1,73 +1,26 @@
-"""RN-01: one suite for every container runtime, each the real thing."""
+"""RN-01, RN-07 to RN-09, RN-11: what every container runtime owes: lives and ends, limits, what it sees and leaves."""
 
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from conftest import need, need_root
-from hostler.agent.containers import following, groups
+from hostler.agent.containers import groups
 from hostler.agent.containers.containerd import Containerd
-from hostler.agent.containers.docker import Docker
-from hostler.agent.containers.process import Process
 from hostler.agent.containers.runtime import State
 from hostler.agent.containers.spec import ATTEMPT, PHASE, SETUP_PHASE, TASK, Bind, Limits, name_of
 from hostler.base.errors import HostlerError
-from support import containerd as support_containerd
-from support import dockerd as support_dockerd
-from support.runtimes import NODE_ID, Bed, answered, until
+from support.runtimes import Bed, answered, has_said, none_called, until
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("containers")]
-RUNTIMES = ("containerd", "process", "docker")
-
-
-@pytest.fixture(scope="module")
-def containerd_daemon() -> Iterator[support_containerd.Containerd]:
-    with support_containerd.containerd() as daemon:
-        yield daemon
-
-
-@pytest.fixture(scope="module")
-def docker_daemon() -> Iterator[support_dockerd.Dockerd]:
-    with support_dockerd.dockerd() as daemon:
-        yield daemon
-
-
-@pytest.fixture(params=RUNTIMES)
-async def bed(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bed]:
-    made = await BEDS[request.param](request, tmp_path)
-    yield made
-    await made.clear()
-
-
-async def _containerd(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
-    daemon = request.getfixturevalue("containerd_daemon")
-    runtime = Containerd(daemon.socket, daemon.place / "logs", daemon.place / "run", daemon.place / "shm")
-    return Bed(runtime, support_containerd.IMAGE, daemon.restart)
-
-
-async def _process(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
-    need("busybox")
-    need_root()
-    return Bed(Process(tmp_path / "processes"), "")
-
-
-async def _docker(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
-    daemon = request.getfixturevalue("docker_daemon")
-    return Bed(Docker(daemon.socket, NODE_ID), support_dockerd.IMAGE, daemon.restart)
-
-
-BEDS: dict[str, Any] = {"containerd": _containerd, "process": _process, "docker": _docker}
 
 
 async def test_RN_01_it_says_which_one_it_is(bed: Bed) -> None:
     assert await bed.runtime.available()
-    assert bed.runtime.name in RUNTIMES
+    assert bed.runtime.name in ("containerd", "process", "docker")
 
 
 async def test_RN_01_a_second_create_finds_the_first(bed: Bed) -> None:
@@ -127,65 +80,6 @@ async def test_RN_01_an_end_is_seen_at_once(bed: Bed) -> None:
     assert min(waits) < 150, waits
 
 
-async def test_OB_07_ten_thousand_lines_resume_in_the_middle_without_gap_or_repeat(bed: Bed) -> None:
-    made = await bed.start("i=0; while [ $i -lt 10000 ]; do echo line $i; i=$((i+1)); done")
-    await bed.runtime.wait(made)
-    lines = await bed.output(made)
-    assert [line.text for line in lines] == [f"line {n}" for n in range(10_000)]
-    for cut in (0, 4_999, 9_998):
-        rest = await bed.output(made, lines[cut].cursor, follow=False)
-        assert [line.text for line in rest] == [f"line {n}" for n in range(cut + 1, 10_000)]
-    assert await bed.output(made, lines[-1].cursor) == []
-
-
-async def test_OB_07_streams_are_told_apart_and_a_last_line_without_newline_is_kept(bed: Bed) -> None:
-    made = await bed.start("echo out; echo err >&2; echo; printf 'no newline'")
-    lines = await bed.output(made)
-    assert [line.text for line in lines if line.stream == "stderr"] == ["err"]
-    assert [(line.text, line.whole) for line in lines if line.stream == "stdout"] == [
-        ("out", True), ("", True), ("no newline", False),
-    ]  # fmt: skip
-    assert await bed.output(made, lines[-1].cursor) == []
-
-
-async def test_OB_07_lines_longer_than_a_buffer_are_whole(bed: Bed) -> None:
-    made = await bed.start("head -c 100000 /dev/zero | tr '\\0' x; echo; echo after")
-    assert [(len(line.text), line.whole) for line in await bed.output(made)] == [(100_000, True), (5, True)]
-
-
-async def test_OB_07_logs_are_followed_to_the_end(bed: Bed) -> None:
-    made = await bed.start("for i in 1 2 3; do echo $i; sleep 0.3; done")
-    arrived = []
-    async for line in bed.runtime.logs(made, follow=True):
-        arrived.append((line.text, (await bed.runtime.status(made)).ended))
-    assert [text for text, _ in arrived] == ["1", "2", "3"]
-    assert not arrived[0][1], "the first line came only when all was over"
-
-
-async def test_P9_whoever_follows_hears_of_writes_and_of_the_end_and_waits_for_no_tick(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A follower that looked now and then instead would look again in an hour."""
-    monkeypatch.setattr(following, "_TOLD_PAUSE_S", 3600.0)
-    made = await bed.start("sleep 1; echo out; sleep 1; printf end")
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        waiting = group.create_task(bed.runtime.wait(made))
-        told = group.create_task(bed.output(made))
-    assert [(line.text, line.whole) for line in told.result()] == [("out", True), ("end", False)]
-    assert waiting.result().state is State.EXITED
-
-
-async def test_OB_07_logs_keep_to_their_size(bed: Bed) -> None:
-    line = "head -c 20000 /dev/zero | tr '\\0' y; echo"
-    flood = f"i=0; while [ $i -lt 60 ]; do {line}; i=$((i+1)); sleep 0.05; done; echo end"
-    made = await bed.start(flood, log_bytes=200_000)
-    await bed.runtime.wait(made)
-    lines = await bed.output(made)
-    assert lines[-1].text == "end"
-    if bed.runtime.name == "process":
-        assert sum(len(line.text) for line in lines) <= 200_000
-
-
 async def test_RN_01_stats_are_measured(bed: Bed) -> None:
     made = await bed.start("(while :; do :; done) & sleep 60", limits=Limits(memory_bytes=256 << 20))
     await asyncio.sleep(0.5)
@@ -197,75 +91,9 @@ async def test_RN_01_stats_are_measured(bed: Bed) -> None:
     assert await until(busy)
 
 
-async def test_RN_01_exec_gives_code_and_streams(bed: Bed) -> None:
-    made = await bed.start("sleep 60")
-    done = await bed.runtime.exec(made, ("/bin/busybox", "sh", "-c", "echo out; echo err >&2; exit 7"), 10)
-    assert (done.exit_code, done.stdout, done.stderr) == (7, b"out\n", b"err\n")
-
-
-async def test_RN_01_exec_ends_in_time(bed: Bed) -> None:
-    made = await bed.start("sleep 60")
-    begun = time.monotonic()
-    with pytest.raises(HostlerError) as failed:
-        await bed.runtime.exec(made, ("/bin/busybox", "sleep", "31.4159"), 1)
-    assert failed.value.code == "timeout"
-    assert time.monotonic() - begun < 8
-    assert await until(lambda: _none_called("31.4159"))
-    assert (await bed.runtime.status(made)).state is State.RUNNING
-
-
-async def test_RN_01_a_terminal_is_one_and_is_resized(bed: Bed) -> None:
-    made = await bed.start("sleep 60")
-    terminal = await bed.runtime.attach(made, ("/bin/busybox", "sh"), tty=True)
-    await terminal.resize(33, 111)
-    await terminal.write(b"tty; stty size; exit 5\n")
-    said = b""
-    while data := await terminal.read():
-        said += data
-    assert b"/dev/" in said
-    assert b"33 111" in said
-    assert await terminal.wait() == 5
-    await terminal.close()
-
-
-async def test_RN_01_closing_a_terminal_ends_all_below_it(bed: Bed) -> None:
-    made = await bed.start("sleep 60")
-    terminal = await bed.runtime.attach(made, ("/bin/busybox", "sh"), tty=True)
-    await terminal.write(b"(trap '' HUP TERM; setsid sleep 27.1828 &) ; echo rea''dy\n")
-    said = b""
-    while b"ready" not in said:
-        said += await terminal.read()
-    await terminal.close()
-    assert await until(lambda: _none_called("27.1828"))
-    assert (await bed.runtime.status(made)).state is State.RUNNING
-
-
-async def test_RN_01_a_program_without_a_terminal_has_its_streams(bed: Bed) -> None:
-    made = await bed.start("sleep 60")
-    program = await bed.runtime.attach(made, ("/bin/busybox", "sh", "-c", "read a; echo got $a; exit 4"), tty=False)
-    await program.write(b"it\n")
-    said = b""
-    while data := await program.read():
-        said += data
-    assert said == b"got it\n"
-    assert await program.wait() == 4
-    await program.close()
-
-
-async def test_RN_01_a_container_that_ends_takes_its_terminals_along(bed: Bed) -> None:
-    made = await bed.start("sleep 60")
-    terminal = await bed.runtime.attach(made, ("/bin/busybox", "sh"), tty=True)
-    await bed.runtime.stop(made, 0)
-    async with asyncio.timeout(10):
-        while await terminal.read():
-            pass
-        await terminal.wait()
-    await terminal.close()
-
-
 async def test_RN_01_stop_lets_it_end_by_itself(bed: Bed) -> None:
     made = await bed.start("trap 'exit 42' TERM; echo up; while :; do sleep 0.05; done")
-    await _said(bed, made, "up")
+    await has_said(bed, made, "up")
     await bed.runtime.stop(made, 10)
     status = await bed.runtime.wait(made)
     assert (status.state, status.exit_code) == (State.EXITED, 42)
@@ -276,13 +104,13 @@ async def test_RN_01_stop_ends_a_tree_that_will_not(bed: Bed) -> None:
     """It ignores SIGTERM, and has forked twice into a session of its own."""
     deaf = "trap '' TERM; (setsid sh -c \"trap '' TERM; sleep 16.1803\" &); echo up; while :; do sleep 0.05; done"
     made = await bed.start(deaf)
-    await _said(bed, made, "up")
+    await has_said(bed, made, "up")
     begun = time.monotonic()
     await bed.runtime.stop(made, 1)
     assert time.monotonic() - begun < 8
     status = await bed.runtime.wait(made)
     assert (status.state, status.signal) == (State.KILLED, signal.SIGKILL)
-    assert await until(lambda: _none_called("16.1803"))
+    assert await until(lambda: none_called("16.1803"))
 
 
 async def test_RN_11_remove_is_idempotent_and_leaves_nothing(bed: Bed) -> None:
@@ -404,23 +232,6 @@ async def test_RN_01_a_daemon_that_is_away_is_said_to_be(tmp_path: Path) -> None
         await gone.available()
     assert failed.value.code == "runtime_unavailable"
     await gone.close()
-
-
-async def _said(bed: Bed, container: str, text: str) -> None:
-    async def there() -> bool:
-        return text in [line.text for line in await bed.output(container, follow=False)]
-
-    assert await until(there)
-
-
-async def _none_called(word: str) -> bool:
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if word in path.read_bytes().decode(errors="replace").split("\0"):
-                return False
-        except OSError:
-            continue
-    return True
 
 
 def _value(pid: int, controller: str, first: str, second: str) -> str:
