@@ -15,6 +15,8 @@ ENDS, RIGHTS = "unit/control/kernel/test_agent_run_ends.py", "unit/control/kerne
 CHANNELS, HTTP = "unit/control/kernel/test_agent_versions.py", "unit/control/api/test_agent_releases.py"
 FLOW, ASKED = "flow/test_agent_lifecycle.py", "unit/control/api/test_agents.py"
 ADDRESS = f"{HTTP}::test_LC_12_an_address_ends_and_is_good_for_one_file"
+OF_A_RUN = "unit/control/api/test_package_urls.py::test_LC_12_an_address_proves_its_run_its_file_and_its_end"
+ENDS_WITH_IT = "unit/control/api/test_package_urls.py::test_LC_12_an_address_ends_with_its_run_and_no_other_does"
 UNSIGNED = f"{HTTP}::test_LC_12_nothing_is_kept_that_the_update_keys_did_not_sign"
 DOWN = f"{RIGHTS}::test_U3_a_downgrade_without_authority_makes_no_run"
 
@@ -24,11 +26,11 @@ def guard(module: str, text: str, without: str, test: str):
 
 
 GUARDS = [
-    guard(URLS, "    if not hmac.compare_digest(mac, _mac(key, at, file)):\n", "    if False:\n", ADDRESS),
-    guard(URLS, "    if int.from_bytes(at) * 1000 <= now_ms:\n", "    if False:\n", ADDRESS),
-    guard(
-        URLS, "hmac.digest(key, at + file.encode(), hashlib.sha256)", "hmac.digest(key, at, hashlib.sha256)", ADDRESS
-    ),
+    guard(URLS, "    if not hmac.compare_digest(mac, _mac(key, at, run_id, file)):\n", "    if False:\n", ADDRESS),
+    guard(URLS, "    if int.from_bytes(at) <= now_ms:\n", "    if False:\n", ADDRESS),
+    guard(URLS, "(run_id.encode(), file.encode())", "(run_id.encode(),)", ADDRESS),
+    guard(URLS, "(run_id.encode(), file.encode())", "(file.encode(),)", OF_A_RUN),
+    guard(SERVING, "        if run is None or run.finished_at_ms:\n", "        if run is None:\n", ENDS_WITH_IT),
     guard(
         RELEASES,
         "    if known is not None and known.sha256 != facts.sha256:\n",

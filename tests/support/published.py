@@ -1,5 +1,6 @@
 """A signed repository of two releases of the agent, and how it gets into a control plane."""
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,9 +10,11 @@ import msgspec
 from hostler.base.digest import sha256_hex
 from hostler.pki.keys import FileSigner
 from hostler.pki.releases import Release
+from support.agents import start
 from support.keys import NOW
 from support.releases import House, release
 
+_numbers = itertools.count(1)
 RELEASES = "/api/v1/admin/agent-releases"
 
 
@@ -25,6 +28,15 @@ def signed(version: str, **changes: Any) -> Release:
     return release(
         version, size=len(data), sha256=sha256_hex(data), **({"channels": ("stable", "candidate")} | changes)
     )
+
+
+async def open_run(api: Any, version: str) -> str:
+    """A run by hand that brings the version to a node of its own. → the run."""
+    number = next(_numbers)
+    node = await api.fleet.enroll(f"by-hand-{number}")
+    command = start(node.node_id, run_id=f"run_{number}", mode="manual_install", target_version=version)
+    run_id: str = await api.fleet.execute(command)
+    return run_id
 
 
 @dataclass

@@ -24,6 +24,7 @@ ADMIN = "/api/v1/admin"
 RUNS = f"{ADMIN}/agent-runs"
 MODES = ("rebootstrap", "manual_install", "reimage")
 SCENARIOS = ("in_place_upgrade", "repair_reinstall", "drift_reconcile", "certificate_repair", "bootstrap_install")
+DRIFTS = ("in_sync", "version_drift", "config_drift", "certificate_only_repair_needed", "unknown")
 BADGES = ("Current", "Outdated", "Config drift", "Cert repair", "Unknown build")
 
 
@@ -33,8 +34,8 @@ def command() -> None:
 
 
 @command.command(name="list")
-@click.option("--badge", type=click.Choice(BADGES), help="only nodes with this word")
-@click.option("--drift", default="", help="only nodes whose report says this, such as config_drift")
+@click.option("--badge", type=click.Choice([*BADGES, "drift"]), help="only nodes with this; drift: all but Current")
+@click.option("--drift", type=click.Choice(DRIFTS), help="only nodes whose report says this")
 @click.option("--channel", type=click.Choice(["stable", "candidate", "pinned"]), help="only nodes that follow it")
 @output_option
 @click.pass_obj

@@ -69,12 +69,16 @@ class _Serving:
     async def _package(self, request: Request) -> Response:
         token, file = request.path_params["token"], request.path_params["file"]
         settings = self._engine.agents
-        check(settings.url_key, token, file, self._engine.clock.now_ms())
+        run_id = check(settings.url_key, token, file, self._engine.clock.now_ms())
+        run = await self._engine.reader.agents.run(run_id)
+        if run is None or run.finished_at_ms:
+            raise error("package_url_expired", f"the address of {file} has ended with run {run_id}")
         sha256 = await self._engine.reader.agents.package(file)
         if not sha256:
             raise error("not_found", "the package was withdrawn")
         size, etag = self._packages.size(sha256), f'"{sha256}"'
         span = span_of(request.headers.get("range", ""), request.headers.get("if-range", ""), etag, size)
+        _log.info("package.sent", run_id=run_id, node_id=run.node_id, file=file, first=span.first, bytes=span.length)
         return _Sent(
             self._packages,
             GRACE_S + span.length / LEAST_RATE,

@@ -11,7 +11,7 @@ TOKEN_FILE = "node.token"  # noqa: S105 - the name of a file
 ENROLL = f"hostler-agent enroll --config /etc/hostler/agent.toml --again --token-file {TOKEN_FILE}"
 
 
-def with_commands(next_action: Mapping[str, Any], settings: AgentSettings, now_ms: int) -> dict[str, Any]:
+def with_commands(next_action: Mapping[str, Any], run_id: str, settings: AgentSettings, now_ms: int) -> dict[str, Any]:
     """The stored next action with addresses that are good from now on, and the commands made of them."""
     shown = dict(next_action)
     if shown.get("kind") != "manual":
@@ -19,7 +19,7 @@ def with_commands(next_action: Mapping[str, Any], settings: AgentSettings, now_m
     commands: list[str] = []
     package = shown.get("package")
     if package is not None:
-        url, expires_ms = mint(settings, package["file"], now_ms)
+        url, expires_ms = mint(settings, package["file"], run_id, now_ms)
         shown["package"] = {**package, "url": url, "url_expires_ms": expires_ms, "metadata_url": metadata_url(settings)}
         commands += _install(package, url, metadata_url(settings))
     if shown.get("action") in ("install_and_enroll", "enroll_again"):

@@ -8,6 +8,7 @@ from hostler.pki.agent_report import DriftState, is_unknown_build
 CURRENT, OUTDATED = "Current", "Outdated"
 CONFIG_DRIFT, CERT_REPAIR, UNKNOWN_BUILD = "Config drift", "Cert repair", "Unknown build"
 BADGES = (CURRENT, OUTDATED, CONFIG_DRIFT, CERT_REPAIR, UNKNOWN_BUILD)
+DRIFT = "drift"  # asked for: every badge that the card `Agent drift` counts
 
 
 class Summary(NamedTuple):
@@ -35,10 +36,11 @@ def badge(version: str, commit: str, desired: str, drift_state: str, node_drift:
     return OUTDATED if behind or (not desired and drift_state == DriftState.VERSION_DRIFT) else CURRENT
 
 
-def summary(badges: Iterable[str]) -> Summary:
+def summary(badges: Iterable[tuple[str, int]]) -> Summary:
+    """Of each badge and how many nodes have it; one may come more than once."""
     current = drift = unknown = 0
-    for each in badges:
-        current += each == CURRENT
-        drift += each != CURRENT
-        unknown += each == UNKNOWN_BUILD
+    for each, nodes in badges:
+        current += nodes * (each == CURRENT)
+        drift += nodes * (each != CURRENT)
+        unknown += nodes * (each == UNKNOWN_BUILD)
     return Summary(current, drift, unknown)

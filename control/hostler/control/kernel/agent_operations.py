@@ -58,7 +58,7 @@ def _package(draft: Draft, run: AgentRunRow) -> tuple[AgentRunRow, dict[str, Any
     limits = draft.settings.agents
     suite = agent_versions.agent_of(draft, run.node_id).suite
     release = agent_releases.release_for(draft, run.target_version, suite)
-    url, expires_ms = package_urls.mint(limits, release.file, draft.now_ms)
+    url, expires_ms = package_urls.mint(limits, release.file, run.run_id, draft.now_ms)
     known = {
         "version": release.version,
         "suite": release.suite,

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from hostler.control.kernel.agent_badges import BADGES, CURRENT, DRIFT, badge, summary
+from hostler.control.kernel.agent_versions import CHANNELS
 from hostler.control.store import queries
 from hostler.control.store.agent_records import (
     AdminNode,
@@ -27,7 +29,8 @@ from hostler.pki.agent_report import DriftState
 _EXPIRED = """n.connection != 'connected' AND n.state = 'active' AND (SELECT max(not_after_ms) FROM certificates c
     WHERE c.node_id = n.node_id AND c.state IN ('issued', 'proved')) <= :now"""
 _NODE_DRIFT = f"CASE WHEN {_EXPIRED} THEN '{DriftState.CERTIFICATE_ONLY}' ELSE n.drift END"
-_BADGE = f"agent_badge(n.agent_version, a.commit_id, a.desired_version, a.drift_state, {_NODE_DRIFT})"
+_JUDGED = f"n.agent_version, a.commit_id, a.desired_version, a.drift_state, {_NODE_DRIFT}"
+_BADGE = f"agent_badge({_JUDGED})"
 _JOINED = "nodes n JOIN node_agents a ON a.node_id = n.node_id"
 _AGENT = f"""SELECT n.node_id, {_BADGE} AS badge, a.channel AS agent_channel, a.pinned_version,
     a.desired_version AS desired_agent_version, n.agent_version AS reported_agent_version,
@@ -37,11 +40,15 @@ _AGENT = f"""SELECT n.node_id, {_BADGE} AS badge, a.channel AS agent_channel, a.
     a.last_delivery_correlation_id, a.run_id, coalesce(r.state, '') AS run_state,
     coalesce(r.waiting_for, '') AS waiting_for
     FROM {_JOINED} LEFT JOIN agent_lifecycle_runs r ON r.run_id = a.run_id"""  # noqa: S608
+_ALIKE = f"SELECT {_JUDGED}, count(*) FROM {_JOINED} WHERE n.state = 'active' GROUP BY 1, 2, 3, 4, 5"  # noqa: S608
 _RUN = columns(RunView, without=("node_name", "project_id"), table="r")
 _RUNS = f"""SELECT {_RUN}, n.name AS node_name, n.project_id FROM agent_lifecycle_runs r
     JOIN nodes n ON n.node_id = r.node_id"""  # noqa: S608
 _RELEASE = columns(ReleaseView)
-FILTERS = {"badge": f"{_BADGE} = :badge", "drift": "a.drift_state = :drift", "channel": "a.channel = :channel"}
+# by badge nodes are found as the cards count them: those that are in service
+_OF_BADGE = f"n.state = 'active' AND CASE :badge WHEN '{DRIFT}' THEN {_BADGE} != '{CURRENT}' ELSE {_BADGE} = :badge END"
+FILTERS = {"badge": _OF_BADGE, "drift": "a.drift_state = :drift", "channel": "a.channel = :channel"}
+WORDS = {"badge": (*BADGES, DRIFT), "drift": tuple(DriftState), "channel": CHANNELS}
 
 
 def wanted(db: sqlite3.Connection, node_id: str) -> tuple[str, str]:
@@ -77,10 +84,8 @@ def _admin_node(node: NodeView, agent: NodeAgent) -> AdminNode:
 
 
 def _summary(db: sqlite3.Connection, now_ms: int) -> AgentSummary:
-    from hostler.control.kernel.agent_badges import summary
-
-    sql = f"SELECT {_BADGE} FROM {_JOINED} WHERE n.state = 'active'"  # noqa: S608
-    counted = summary(row[0] for row in db.execute(sql, {"now": now_ms}))
+    """Nodes that are alike are judged once: fleets run a few versions, however many nodes they have."""
+    counted = summary((badge(*alike), count) for *alike, count in db.execute(_ALIKE, {"now": now_ms}))
     return AgentSummary(**counted._asdict())
 
 

@@ -16,7 +16,7 @@ from hostler.pki.keys import new_ed25519
 from support.control import FrozenClock
 from support.http_api import PACKAGES_URL, Api, api_in
 from support.keys import NOW
-from support.published import RELEASES, Repository, package_of, signed
+from support.published import RELEASES, Repository, open_run, package_of, signed
 
 METADATA = "/packages/v1/metadata.json"
 
@@ -26,8 +26,10 @@ def repository(api: Api) -> Repository:
     return Repository(api.fleet.keys.update)
 
 
-def address(api: Api, version: str, now_ms: int = 0) -> str:
-    url, _ = mint(api.fleet.engine.agents, signed(version).file, now_ms or api.fleet.clock.now)
+async def address(api: Api, version: str) -> str:
+    """Of the open run of a node, by hand."""
+    run_id = await open_run(api, version)
+    url, _ = mint(api.fleet.engine.agents, signed(version).file, run_id, api.fleet.clock.now)
     return url
 
 
@@ -44,7 +46,7 @@ async def test_API_18_a_release_is_published_in_three_steps_and_served_byte_for_
         assert set(answered.json()) == {"format", "root", "timestamp", "snapshot", "targets"}
         again = await nobody.get(METADATA, headers={"if-none-match": answered.headers["etag"]})
         assert again.status_code == 304
-        answer = await nobody.get(address(api, "1.1.0"))
+        answer = await nobody.get(await address(api, "1.1.0"))
         data = package_of("1.1.0")
         assert (answer.status_code, answer.content) == (200, data)
         assert answer.headers["etag"] == f'"{hashlib.sha256(data).hexdigest()}"'
@@ -57,7 +59,7 @@ async def test_API_18_a_release_is_published_in_three_steps_and_served_byte_for_
 async def test_API_18_a_download_that_was_cut_goes_on_where_it_ended(tmp_path: Path) -> None:
     async with api_in(tmp_path) as api:
         await repository(api).publish(await api.client("platform_admin"))
-        nobody, url, data = api.bearer(""), address(api, "1.1.0"), package_of("1.1.0")
+        nobody, url, data = api.bearer(""), await address(api, "1.1.0"), package_of("1.1.0")
         etag = f'"{hashlib.sha256(data).hexdigest()}"'
         for asked, first, last in (("bytes=5-", 5, len(data)), ("bytes=0-9", 0, 10), ("bytes=-7", len(data) - 7, None)):
             answer = await nobody.get(url, headers={"range": asked, "if-range": etag})
@@ -73,7 +75,7 @@ async def test_API_18_a_download_that_was_cut_goes_on_where_it_ended(tmp_path: P
 async def test_LC_12_an_address_ends_and_is_good_for_one_file(tmp_path: Path) -> None:
     async with api_in(tmp_path) as api:
         await repository(api).publish(await api.client("platform_admin"))
-        nobody, url = api.bearer(""), address(api, "1.1.0")
+        nobody, url = api.bearer(""), await address(api, "1.1.0")
         token, _, file = url.rpartition("/packages/v1/")[2].partition("/")
         other = signed("1.0.0").file
         flipped = ("B" if token[9] == "A" else "A").join((token[:9], token[10:]))
@@ -134,11 +136,11 @@ async def test_a_withdrawn_release_is_not_served_any_more(tmp_path: Path) -> Non
     async with api_in(tmp_path) as api:
         admin, repo = await api.client("platform_admin"), repository(api)
         await repo.publish(admin)
-        url = address(api, "1.1.0")
+        url = await address(api, "1.1.0")
         repo.house.releases = tuple(each for each in repo.house.releases if each.version == "1.0.0")
         await repo.publish(admin)
         assert (await api.bearer("").get(url)).status_code == 404
-        assert (await api.bearer("").get(address(api, "1.0.0"))).status_code == 200
+        assert (await api.bearer("").get(await address(api, "1.0.0"))).status_code == 200
 
 
 async def test_what_is_here_already_is_not_sent_again(tmp_path: Path) -> None:
@@ -159,10 +161,10 @@ async def test_only_so_many_packages_are_sent_at_one_time(tmp_path: Path) -> Non
         held = [api.parts.packages.sending() for _ in range(api.parts.packages.settings.downloads)]
         for each in held:
             each.__enter__()
-        answer = await api.bearer("").get(address(api, "1.1.0"))
+        answer = await api.bearer("").get(await address(api, "1.1.0"))
         assert (answer.status_code, answer.json()["error_code"]) == (429, "rate_limited")
         held[0].__exit__(None, None, None)
-        assert (await api.bearer("").get(address(api, "1.1.0"))).status_code == 200
+        assert (await api.bearer("").get(await address(api, "1.1.0"))).status_code == 200
 
 
 async def test_API_18_who_reads_nothing_does_not_keep_his_place(
@@ -184,7 +186,7 @@ async def test_API_18_who_reads_nothing_does_not_keep_his_place(
         async def silent() -> Any:
             await asyncio.sleep(3600)
 
-        path = address(api, "1.1.0").removeprefix(PACKAGES_URL)
+        path = (await address(api, "1.1.0")).removeprefix(PACKAGES_URL)
         scope = {
             "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"}, "http_version": "1.1",
             "method": "GET", "scheme": "http", "path": path, "raw_path": path.encode(), "query_string": b"",

@@ -112,7 +112,7 @@ def _check_addresses(call: Call) -> None:
 def _host(call: Call, run: RunView, node: NodeView, token: Token) -> Host:
     package, packages = run.next_action["package"], call.parts.packages
     assert packages is not None
-    url, _ = mint(call.engine.agents, package["file"], call.engine.clock.now_ms(), _reimage_ms(call))
+    url, _ = mint(call.engine.agents, package["file"], run.run_id, call.engine.clock.now_ms(), _reimage_ms(call))
     return Host(
         run_id=run.run_id,
         node_name=node.name,
@@ -189,7 +189,7 @@ def _shown(call: Call, run: RunView) -> RunView:
     settings, now_ms = call.engine.agents, call.engine.clock.now_ms()
     if run.finished_at_ms or not settings.public_url:
         return run
-    return msgspec.structs.replace(run, next_action=with_commands(run.next_action, settings, now_ms))
+    return msgspec.structs.replace(run, next_action=with_commands(run.next_action, run.run_id, settings, now_ms))
 
 
 async def channels(call: Call) -> Channels:

@@ -9,10 +9,9 @@ from hostler.base.errors import error
 from hostler.control.api import pages
 from hostler.control.api.bodies import EnrolmentToken, NodeState, TokenMade
 from hostler.control.api.call import Call
-from hostler.control.kernel.agent_badges import BADGES, CURRENT
 from hostler.control.kernel.allocation_states import POOL
 from hostler.control.kernel.commands import CreateEnrolmentToken, ReleaseNode, RevokeNode
-from hostler.control.store.agent_queries import FILTERS
+from hostler.control.store.agent_queries import FILTERS, WORDS
 from hostler.control.store.agent_records import AdminNodes
 from hostler.control.store.records import NodeMeasured, NodeView, Page
 from hostler.control.store.samples import measured
@@ -24,8 +23,9 @@ REPAIR_NEEDED = "certificate_only_repair_needed"  # the agent may still come bac
 async def all_nodes(call: Call) -> AdminNodes:
     """With what is wanted of their agents and how far they are from it; the cards are over all nodes (LC-06)."""
     chosen = {name: call.query(name) for name in FILTERS if call.query(name)}
-    if chosen.get("badge", CURRENT) not in BADGES:
-        raise error("invalid_request", f"a badge is one of {', '.join(BADGES)}", pointer="/badge")
+    for name, word in chosen.items():
+        if word not in WORDS[name]:
+            raise error("invalid_request", f"{name} is one of {', '.join(WORDS[name])}", pointer=f"/{name}")
     size = pages.size_of(call.query("page_size"))
     found = await call.engine.reader.agents.nodes(chosen, call.query("cursor"), size)
     shown = tuple(msgspec.structs.replace(node, **_seen(call, node)) for node in found.items)
