@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300), pytest.mark.xdist_grou
 
 AGES = (3, 30)
 OLD_S = 5
-LAUNCHES = f"\n[launches]\nask_after_seconds = {list(AGES)}\nrecent_seconds = 600\n"
+RECENT = "recent_seconds = 600"
+LAUNCHES = f"\n[launches]\nask_after_seconds = {list(AGES)}\n{RECENT}\n"
 WAITS = "echo begun >> /scratch/begun; while [ ! -e /scratch/go ]; do sleep 0.1; done"
 SCRATCH = "/var/lib/hostler/containers/scratch"
 PLAIN: dict[str, Any] = {
@@ -104,6 +106,7 @@ def put_back(bed: Bed, copy: Path) -> None:
 def test_LC_17_K2_an_agent_that_goes_between_start_and_report_goes_on_with_what_it_started(bed: Bed, how: str) -> None:
     """Nothing of the launch was heard when the agent or its cable went; the control plane was there all the time."""
     host, house = bed["n1"], bed.house
+    bed.noop()
     bed.mute("n1")
     operation_id = submit(bed, f"went-{how}")
     pid = process(bed, operation_id)
@@ -176,24 +179,45 @@ def test_LC_17_LC_20_a_launch_that_a_restored_store_has_not_heard_of_is_found_ru
     assert "operation.probe" in actions
 
 
-def test_LC_18_LC_20_an_old_failure_stays_one_however_healthy_its_container(bed: Bed) -> None:
-    """It was given up while its node could not be heard; the node comes back with it alive."""
-    need_slow("it waits until a failure is old")
-    host, house = bed["n1"], bed.house
-    config = house.home / "control.toml"
+@contextmanager
+def serving(bed: Bed, recent: str) -> Iterator[None]:
+    """A control plane that waits fifteen seconds for a task to be taken."""
+    config = bed.house.home / "control.toml"
     plain = config.read_text()
-    config.write_text("start_within_seconds = 8\n" + plain.replace("recent_seconds = 600", f"recent_seconds = {OLD_S}"))
-    house.stop("control")
-    house.serve()
+    assert plain.count(RECENT) == 1
+    try:
+        serve(bed, "start_within_seconds = 15\n" + plain.replace(RECENT, recent))
+        yield
+    finally:
+        serve(bed, plain)
+
+
+def serve(bed: Bed, config: str) -> None:
+    (bed.house.home / "control.toml").write_text(config)
+    bed.house.stop("control")
+    bed.house.serve()
     bed.until_in_service()
+
+
+def given_up(bed: Bed) -> tuple[str, int]:
+    """An operation that ended unclear while its node could not be heard, and its process there, which lives."""
+    bed.noop()  # a session that has just been opened has more to say before it is sent work
     bed.mute("n1")
-    operation_id = house.submit("job.plain@v1", nodes=("n1",))
-    pid = process(bed, operation_id)
-    operation = house.finished(operation_id)
-    assert (operation["status"], operation["error_code"]) == ("failed", "expired")
-    bed.through("n1")
+    try:
+        operation_id = bed.house.submit("job.plain@v1", nodes=("n1",))
+        pid = process(bed, operation_id)
+        operation = bed.house.finished(operation_id)
+        assert (operation["status"], operation["error_code"]) == ("failed", "expired")
+    finally:
+        bed.through("n1")
     bed.until_in_service("n1")
     bed.noop()
+    return operation_id, pid
+
+
+def stays_failed(bed: Bed, operation_id: str, pid: int) -> None:
+    host, house = bed["n1"], bed.house
+    operation = house.operation(operation_id)
     assert house.operation(operation_id)["status"] == "failed", "a late word took an end back"
     assert pids(task(bed, operation_id)["attempt_uid"])[0] == pid, "the container is not healthy any more"
     assert "needs nothing" in house.cli("operations", "probe", operation_id)
@@ -206,4 +230,34 @@ def test_LC_18_LC_20_an_old_failure_stays_one_however_healthy_its_container(bed:
     bed.noop()
     after = house.operation(operation_id)
     assert (after["status"], after["error_code"], after["tasks"][0]["attempt_number"]) == ("failed", "expired", 1)
+
+
+def test_LC_18_LC_20_an_old_failure_stays_one_however_healthy_its_container(bed: Bed) -> None:
+    """It was given up while its node could not be heard; the node comes back with it alive."""
+    need_slow("it waits until a failure is old")
+    host = bed["n1"]
+    with serving(bed, f"recent_seconds = {OLD_S}"):
+        stays_failed(bed, *given_up(bed))
     assert host.unit(AGENT).active == "active"
+
+
+def test_LC_20_TE_20_recovery_of_a_recent_failure_never_runs_it_beside_itself(bed: Bed) -> None:
+    """The node refuses a second attempt while the first one runs, and takes the next one when that has ended."""
+    need_slow("it waits until a task is given up")
+    house = bed.house
+    with serving(bed, RECENT):
+        operation_id, pid = given_up(bed)
+        uid = task(bed, operation_id)["attempt_uid"]
+        assert "a new attempt begins" in house.cli("operations", "recover", operation_id)
+        operation = house.finished(operation_id)
+        assert (operation["status"], operation["error_code"]) == ("failed", "interrupted_apply")
+        assert pids(uid) == [pid], "the first attempt was touched"
+        assert pids(task(bed, operation_id)["attempt_uid"]) == [], "it runs twice"
+        bed["n1"].put(f"{SCRATCH}/{uid}/go", "")
+        bed["n1"].until(lambda: not pids(uid), "it does not end")
+        bed.noop()
+        assert "a new attempt begins" in house.cli("operations", "recover", operation_id)
+        process(bed, operation_id)
+        let_end(bed, operation_id)
+        operation = house.finished(operation_id)
+        assert (operation["status"], operation["tasks"][0]["attempt_number"]) == ("succeeded", 3)
