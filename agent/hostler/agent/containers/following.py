@@ -63,6 +63,9 @@ class Following:
         self._known: dict[str, _Known] = {}
         self._writes = Writes()
 
+    def close(self) -> None:
+        self._writes.close()
+
     @contextlib.contextmanager
     def follower(self, container: str, log: Path) -> Iterator[Follower]:
         with self._entry(container) as known:
