@@ -153,15 +153,15 @@ async def test_A7_a_container_is_made_while_the_registry_is_asked_and_started_af
     await until(lambda: tenants.runtime.containers)
     await asyncio.sleep(0.05)
     assert (tenants.runtime.only.state, tenants.runtime.did("start")) == (State.CREATED, [])
-    assert not tenants.told.saved[-1]["image"], "an agent that dies here has not been told yes"
+    assert tenants.told.saved == [], "an agent that dies here has not been told yes"
     answer.set()
     assert (await running).outputs["exit_code"] == 0
     assert tenants.told.saved[-1]["image"] == tenants.image
 
 
-@pytest.mark.parametrize("remembered", [True, False])
+@pytest.mark.parametrize("noted", [{}, {"attempt": "bob", "runtime": "docker"}], ids=["nothing", "by an earlier agent"])
 async def test_A7_an_agent_that_died_while_it_asked_leaves_nothing_that_the_next_one_starts_unasked(
-    tmp_path: Path, server: BlobServer, monkeypatch: pytest.MonkeyPatch, remembered: bool
+    tmp_path: Path, server: BlobServer, monkeypatch: pytest.MonkeyPatch, noted: dict[str, Any]
 ) -> None:
     tenants = Tenants(tmp_path, server, private=True)
     tenants.runtime.images.add(tenants.image)
@@ -171,9 +171,9 @@ async def test_A7_an_agent_that_died_while_it_asked_leaves_nothing_that_the_next
         await until(lambda: tenants.runtime.containers)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-    assert tenants.runtime.only.state is State.CREATED
+    assert (tenants.runtime.only.state, tenants.told.saved) == (State.CREATED, [])
     with pytest.raises(HostlerError) as refused:
-        await tenants.run("bob", checkpoint=tenants.told.saved[-1] if remembered else {})
+        await tenants.run("bob", checkpoint=noted)
     assert (refused.value.code, tenants.runtime.only.starts) == ("source_denied", 0)
 
 

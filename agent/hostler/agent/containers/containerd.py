@@ -25,19 +25,18 @@ from hostler.agent.containers.runtime import (
     Status,
     Terminal,
 )
-from hostler.agent.containers.shm import shm_of
 from hostler.agent.containers.spec import ContainerSpec
 from hostler.base.errors import HostlerError, error
 from hostler.wire.race import together
 
 if TYPE_CHECKING:
     from hostler.agent.containers.cri_client import Client
+    from hostler.agent.containers.cri_making import Made, Making
     from hostler.agent.containers.cri_sandboxes import Sandboxes
     from hostler.cri.v1 import api_pb2 as cri
 
 SOCKET = Path("/run/containerd/containerd.sock")
 SHM = Path("/dev/shm/hostler")  # noqa: S108 - ours alone; each container's part has a directory of its own
-LOG_BYTES, PIDS = "hostler.log-bytes", "hostler.pids"  # annotations: what is kept up while it runs
 _LOOK_S = 1.0  # how often a running container's log is looked at
 _AWAY_S, _UNSTARTED_S = 0.2, 0.05
 _SETTLE_S, _SETTLE_LOOKS = 0.003, 60  # from the end of a process to its end in CRI
@@ -72,7 +71,8 @@ class Containerd:
         self._shm = shm_dir
         self._kept = Kept(socket, run_dir / "keeper")
         self._held: set[str] = set()  # containers whose pipes the keeper holds
-        self._made: tuple[Client, Sandboxes] | None = None
+        self._fresh: dict[str, Made] = {}  # made by this very process, and not asked to start since
+        self._made: tuple[Client, Sandboxes, Making] | None = None
         self._following = Following()
 
     @property
@@ -84,13 +84,19 @@ class Containerd:
         return self._parts[1]
 
     @property
-    def _parts(self) -> "tuple[Client, Sandboxes]":
+    def _making(self) -> "Making":
+        return self._parts[2]
+
+    @property
+    def _parts(self) -> "tuple[Client, Sandboxes, Making]":
         if self._made is None:
             from hostler.agent.containers.cri_client import Client  # gRPC loads with the first container
+            from hostler.agent.containers.cri_making import Making
             from hostler.agent.containers.cri_sandboxes import Sandboxes
 
             client = Client(self._socket)
-            self._made = client, Sandboxes(client, self._logs)
+            sandboxes = Sandboxes(client, self._logs)
+            self._made = client, sandboxes, Making(client, sandboxes, self._logs, self._shm)
         return self._made
 
     def pids(self) -> frozenset[int]:
@@ -98,6 +104,7 @@ class Containerd:
         return self._kept.pids()
 
     async def close(self) -> None:
+        self._following.close()
         if self._made is not None:
             await self._made[0].close()
             self._made = None
@@ -114,69 +121,60 @@ class Containerd:
         return await self._client.pull(by_digest(reference), auth)
 
     async def has_image(self, reference: str) -> bool:
-        from hostler.cri.v1 import api_pb2 as cri
-
-        request = cri.ImageStatusRequest(image=cri.ImageSpec(image=reference))
-        said = await self._client.call(self._client.images.ImageStatus, request, f"looking for {reference}")
-        return bool(said.HasField("image"))
+        return await self._client.has_image(reference)
 
     async def create(self, spec: ContainerSpec) -> str:
         from hostler.agent.containers.cri_left import past
 
-        return await past(lambda: self._create(spec))
-
-    async def _create(self, spec: ContainerSpec) -> str:
-        from hostler.agent.containers import cri_spec
-        from hostler.agent.containers.cri_sandboxes import MAKE_S
-        from hostler.cri.v1 import api_pb2 as cri
-
-        asked = self._sandboxes.containers({cri_spec.NAME: spec.name}), self.has_image(spec.image)
-        here, has_image = await together(*asked)
-        if here:
-            return str(here[0].id)
-        if not has_image:
-            raise error("image_missing", f"containerd does not hold {spec.image} for {spec.name}")
         if spec.devices.cdi:
             await self._refuse_old(spec)
-        shm = ""
-        if spec.limits.shm_bytes > cri_spec.DEFAULT_SHM:
-            shm = str(shm_of(self._shm, spec.name))
-        config = cri_spec.container_config(
-            spec,
-            unified=groups.unified(),
-            shm=shm,
-            annotations={LOG_BYTES: str(spec.log_bytes), PIDS: str(spec.limits.pids)},
-        )
-        sandbox = cri_spec.sandbox_config(spec, self._logs)
-        request = cri.CreateContainerRequest(
-            pod_sandbox_id=await self._sandboxes.made(spec, sandbox), config=config, sandbox_config=sandbox
-        )
-        making = self._client.call(self._client.runtime.CreateContainer, request, f"creating {spec.name}", MAKE_S)
-        made, _ = await asyncio.gather(making, self._kept.begin())
-        return str(made.container_id)
+        made, _ = await together(past(lambda: self._making.made(spec)), self._kept.begin())
+        if made.fresh:
+            self._fresh[made.id] = made
+        return str(made.id)
 
     async def start(self, container: str) -> None:
         """By the keeper, so that it comes to its end whatever becomes of this process."""
-        from hostler.cri.v1 import api_pb2 as cri
-
-        said, _ = await self._look(container, verbose=False)
-        if said.state != cri.CONTAINER_CREATED:
+        fresh = self._fresh.pop(container, None) or await self._startable(container)
+        if fresh is None:
             return
-        if self._kept.noted(container).begun:
-            raise error(
-                "container_lost", f"containerd was killed when {said.metadata.name} had just begun, and ended it"
-            )
         try:
-            await self._kept.start(container, said.log_path)
+            await self._kept.start(container, fresh.log)
         except HostlerError as err:
             if not await self._is_left(container, err):
                 raise
             return
         self._held.add(container)
-        most = int(said.annotations.get(PIDS, "0"))
-        if most and not groups.unified():
-            _, info = await self._look(container)
-            groups.limit_pids(info.pid, most)
+        if fresh.pids and not groups.unified():
+            await self._limit_pids(container, fresh.pids)
+
+    async def _startable(self, container: str) -> "Made | None":
+        """None for one that was started before. Raises `container_lost` for one that had begun, and was ended."""
+        from hostler.agent.containers import cri_spec
+        from hostler.agent.containers.cri_making import Made
+        from hostler.cri.v1 import api_pb2 as cri
+
+        said, _ = await self._look(container, verbose=False)
+        if said.state != cri.CONTAINER_CREATED:
+            return None
+        if self._kept.noted(container).begun:
+            raise error(
+                "container_lost", f"containerd was killed when {said.metadata.name} had just begun, and ended it"
+            )
+        return Made(container, said.log_path, int(said.annotations.get(cri_spec.PIDS, "0")))
+
+    async def _limit_pids(self, container: str, most: int) -> None:
+        """One that has ended meanwhile needs no limit."""
+        from hostler.cri.v1 import tasks_pb2 as tasks
+
+        request, what = tasks.GetRequest(container_id=container), f"limiting the processes of {container}"
+        try:
+            said = await self._client.native(self._client.tasks.Get, request, what)
+        except HostlerError as err:
+            if err.code != "container_missing":
+                raise
+        else:
+            groups.limit_pids(said.process.pid, most)
 
     async def status(self, container: str) -> Status:
         said, info = await self._look(container)
@@ -297,6 +295,7 @@ class Containerd:
         await self._kept.settled(container)
         self._kept.forget(container)
         self._held.discard(container)
+        self._fresh.pop(container, None)
         for found in here:
             shutil.rmtree(self._shm / found.metadata.name, ignore_errors=True)
         await self._sandboxes.remove_empty(here[0].pod_sandbox_id if here else container)
@@ -349,8 +348,10 @@ class Containerd:
 
         Whether that took any time: CRI itself learns of the end a moment later.
         """
+        from hostler.agent.containers import cri_spec
+
         begun = asyncio.get_running_loop().time()
-        path, most = Path(said.log_path), int(said.annotations.get(LOG_BYTES, "0"))
+        path, most = Path(said.log_path), int(said.annotations.get(cri_spec.LOG_BYTES, "0"))
         async with asyncio.TaskGroup() as group:
             told = group.create_task(self._ends(said.id))
             while not (await asyncio.wait((told,), timeout=_LOOK_S))[0]:

@@ -27,6 +27,7 @@ _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
 )
 _Answer = TypeVar("_Answer")
+_TAKEN = "is reserved for"
 
 # A caller that was killed leaves its calls behind: until they have ended, the same again is refused with these.
 # A daemon that has just begun refuses everything; a container that has ended meanwhile only needs another look.
@@ -34,7 +35,7 @@ _BUSY = (
     "is already in starting state",
     "is in starting state",
     "is already in removing state",
-    "is reserved for",
+    _TAKEN,
     "server is not initialized yet",
     "starting state for container",
 )
@@ -70,6 +71,11 @@ class Client:
         """A call of containerd's own interface."""
         return await self.call(method, request, what, metadata=CRI_METADATA)
 
+    async def has_image(self, reference: str) -> bool:
+        request = cri.ImageStatusRequest(image=cri.ImageSpec(image=reference))
+        said = await self.call(self.images.ImageStatus, request, f"looking for {reference}")
+        return bool(said.HasField("image"))
+
     async def pull(self, reference: str, auth: PullAuth | None) -> str:
         """Raises `source_denied`, `source_unreachable`, `digest_mismatch`, `image_missing` besides."""
         request = cri.PullImageRequest(image=cri.ImageSpec(image=reference))
@@ -100,6 +106,12 @@ def failure(what: str, code: grpc.StatusCode, details: str) -> HostlerError:
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return error("runtime_unavailable", f"containerd offers no container runtime interface, so {what} was not done")
     return error("container_failed", f"{what}: {short(details)}")
+
+
+def is_taken(err: HostlerError) -> bool:
+    """Whether a sandbox or container of that name is there, or on its way."""
+    cause = err.__cause__
+    return isinstance(cause, grpc.aio.AioRpcError) and _TAKEN in (cause.details() or "")
 
 
 def pull_failure(reference: str, code: grpc.StatusCode, details: str) -> HostlerError:

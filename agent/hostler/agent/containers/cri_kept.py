@@ -43,11 +43,10 @@ class Kept:
             await self._ask("hold", container, log)
 
     async def settled(self, container: str) -> None:
-        """Until all that an ended container said stands in its log."""
-        if Link.answers(self._place):
-            with contextlib.suppress(HostlerError, TimeoutError):
-                async with asyncio.timeout(_SETTLE_S):
-                    await self._ask("settled", container, "")
+        """Until all that an ended container said stands in its log. Where no keeper is, nothing is held."""
+        with contextlib.suppress(HostlerError, TimeoutError, OSError):
+            async with asyncio.timeout(_SETTLE_S), Link(self._place) as link:
+                await _answered(link, "settled", container)
 
     def noted(self, container: str) -> Noted:
         return self._notes.of(container)
@@ -66,18 +65,20 @@ class Kept:
 
     async def _ask(self, do: str, container: str, log: str) -> None:
         try:
-            async with await self._link() as link:
-                await link.order({"do": do, "id": container, "log": log})
-                said, _ = await link.answer()
+            link = await self._linked()
+            try:
+                await _answered(link, do, container, log)
+            finally:
+                link.close()
         except OSError as err:
             raise error("runtime_unavailable", f"the keeper of {container} went away") from err
-        if not said.get("done"):
-            code, why = said.get("code", "runtime_unavailable"), said.get("message", f"the keeper of {container} died")
-            raise error(str(code), str(why))
 
-    async def _link(self) -> Link:
+    async def _linked(self) -> Link:
+        """With the keeper that is there, or else a new one."""
+        with contextlib.suppress(OSError):
+            return await Link(self._place).__aenter__()
         await self._ready()
-        return Link(self._place)
+        return await Link(self._place).__aenter__()
 
     async def _ready(self) -> None:
         async with self._spawning:
@@ -102,3 +103,11 @@ class Kept:
                 return
             await asyncio.sleep(_LOOK_S)
         raise error("runtime_unavailable", f"the keeper of containers does not begin; see {said}")
+
+
+async def _answered(link: Link, do: str, container: str, log: str = "") -> None:
+    await link.order({"do": do, "id": container, "log": log})
+    said, _ = await link.answer()
+    if not said.get("done"):
+        code, why = said.get("code", "runtime_unavailable"), said.get("message", f"the keeper of {container} died")
+        raise error(str(code), str(why))

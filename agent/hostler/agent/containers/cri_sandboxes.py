@@ -8,7 +8,6 @@ from pathlib import Path
 from hostler.agent.containers import cri_spec
 from hostler.agent.containers.cri_client import Client
 from hostler.agent.containers.runtime import Found, State
-from hostler.agent.containers.spec import ContainerSpec
 from hostler.base.errors import HostlerError
 from hostler.cri.v1 import api_pb2 as cri
 from hostler.wire.race import together
@@ -22,14 +21,18 @@ class Sandboxes:
         self._logs = log_dir
         self._addresses: dict[str, str] = {}  # they never change
 
-    async def made(self, spec: ContainerSpec, config: cri.PodSandboxConfig) -> str:
+    async def standing(self, config: cri.PodSandboxConfig) -> str:
         """That of the attempt, or a new one; what is left of one that has died makes way."""
-        name = cri_spec.sandbox_name(spec)
         for each in await self.listed({}):
-            if each.metadata.name == name:
+            if each.metadata.name == config.metadata.name:
                 if each.state == cri.SANDBOX_READY:
                     return each.id
                 await self._remove(each.id)
+        return await self.made(config)
+
+    async def made(self, config: cri.PodSandboxConfig) -> str:
+        """A new one. Raises what `is_taken` knows where there is one of that name."""
+        name = config.metadata.name
         os.makedirs(config.log_directory, mode=0o700, exist_ok=True)  # noqa: PTH103 - one short call
         request = cri.RunPodSandboxRequest(config=config)
         call = self._client.call(self._client.runtime.RunPodSandbox, request, f"making the sandbox of {name}", MAKE_S)

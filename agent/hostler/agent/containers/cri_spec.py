@@ -1,6 +1,5 @@
 """What a `ContainerSpec` is in the words of the Container Runtime Interface, and back. Pure."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from hostler.agent.containers.cri_noted import Noted
@@ -10,6 +9,7 @@ from hostler.agent.containers.walls import kept_capabilities
 from hostler.cri.v1 import api_pb2 as cri
 
 NAME = "hostler.name"  # CRI finds containers by labels only
+LOG_BYTES, PIDS = "hostler.log-bytes", "hostler.pids"  # annotations: what is kept up while it runs
 NAMESPACE = "hostler"
 CPU_PERIOD_US = 100_000
 DEFAULT_SHM = 64 << 20  # what containerd gives a sandbox; CRI has no word for another size
@@ -57,9 +57,7 @@ def sandbox_config(spec: ContainerSpec, log_dir: Path) -> cri.PodSandboxConfig:
     )
 
 
-def container_config(
-    spec: ContainerSpec, *, unified: bool, shm: str = "", annotations: Mapping[str, str] | None = None
-) -> cri.ContainerConfig:
+def container_config(spec: ContainerSpec, *, unified: bool, shm: str = "") -> cri.ContainerConfig:
     """
     Args:
         unified: the node has control groups of version 2 only, where CRI can say how many processes there may be.
@@ -79,7 +77,7 @@ def container_config(
         devices=[cri.Device(container_path=node, host_path=node, permissions="rw") for node in nodes],
         CDI_devices=[cri.CDIDevice(name=name) for name in spec.devices.cdi],
         labels={**spec.labels, NAME: spec.name},
-        annotations=annotations or {},
+        annotations={LOG_BYTES: str(spec.log_bytes), PIDS: str(spec.limits.pids)},
         log_path=f"{spec.name}.log",
         linux=cri.LinuxContainerConfig(resources=_resources(spec, unified=unified), security_context=_security(spec)),
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hostler.agent.containers import docker_logs, docker_spec, strays
+from hostler.agent.containers.following import Following
 from hostler.agent.containers.pulls import by_digest
 from hostler.agent.containers.runtime import Executed, Found, Line, PullAuth, State, Stats, Status, Terminal
 from hostler.agent.containers.spec import ContainerSpec
@@ -71,16 +72,19 @@ class Docker:
         self._socket, self._node_id = socket, node_id
         self._made: Client | None = None
         self._fresh: set[str] = set()  # made by this very process, and not asked to start since
+        self._begun: set[str] = set()  # started by it, and not looked at since
+        self._following = Following()
 
     @property
     def _client(self) -> "Client":
         if self._made is None:
-            from hostler.agent.containers.docker_client import Client  # the HTTP client loads where it is used
+            from hostler.agent.containers.docker_client import Client
 
             self._made = Client(self._socket)
         return self._made
 
     async def close(self) -> None:
+        self._following.close()
         if self._made is not None:
             await self._made.close()
             self._made = None
@@ -103,11 +107,10 @@ class Docker:
         what = f"creating {spec.name}"
         if spec.devices.cdi:
             await self._refuse_old(spec)
-        body = msgspec.json.encode(docker_spec.body(spec))
+        body = docker_spec.body(spec)
         made = await self._client.call(
-            "POST", "/containers/create", what, fine=(409,), params={"name": spec.name}, content=body,
-            headers={"Content-Type": "application/json"},
-        )  # fmt: skip
+            "POST", "/containers/create", what, fine=(409,), params={"name": spec.name}, body=body
+        )
         if made:
             fresh = msgspec.json.decode(made, type=_Id).id
             self._fresh.add(fresh)
@@ -123,19 +126,28 @@ class Docker:
         self._fresh.discard(container)
         if fresh or (await self.status(container)).state is State.CREATED:
             await self._client.call("POST", f"/containers/{container}/start", f"starting {container}", fine=(304,))
+            self._begun.add(container)
 
     async def status(self, container: str) -> Status:
         return docker_spec.status_of(await self._look(container))
 
     async def wait(self, container: str) -> Status:
+        return await self._following.waited(container, lambda: self._wait(container))
+
+    async def _wait(self, container: str) -> Status:
+        """The engine takes longest to look at one that has just begun, so that one is waited for unseen."""
+        runs = container in self._begun
+        self._begun.discard(container)
         while True:
             try:
+                if runs:
+                    what = f"waiting for {container}"
+                    await self._client.call("POST", f"/containers/{container}/wait", what, limit_s=None)
                 status = await self.status(container)
                 if status.ended:
                     return status
-                if status.state is State.RUNNING:
-                    what = f"waiting for {container}"
-                    await self._client.call("POST", f"/containers/{container}/wait", what, limit_s=None)
+                runs = status.state is State.RUNNING
+                if runs:
                     continue
                 pause = _UNSTARTED_S
             except HostlerError as err:
@@ -145,27 +157,32 @@ class Docker:
             await asyncio.sleep(pause)
 
     async def logs(self, container: str, cursor: str = "", *, follow: bool = False) -> AsyncIterator[Line]:
-        lines, again = docker_logs.Lines(cursor), False
-        while True:
-            over = False
-            try:
-                over = (await self.status(container)).ended
-                if again and not over:
-                    await asyncio.sleep(_UNSTARTED_S)
-                async for line in self._lines(container, lines, follow=follow and not over):
-                    yield line
-            except HostlerError as err:
-                if err.code == "container_missing" and lines.cursor != cursor:
+        """The engine's own stream, and once it has ended what that may have left out."""
+
+        async def ended() -> bool:
+            return (await self.status(container)).ended
+
+        lines = docker_logs.Lines(cursor)
+        with self._following.follower(container) as follower:
+            while True:
+                over = False
+                try:
+                    over = await (follower.over(ended) if follow else ended())
+                    async for line in self._lines(container, lines, follow=follow and not over):
+                        yield line
+                except HostlerError as err:
+                    if err.code == "container_missing" and lines.cursor != cursor:
+                        return
+                    if err.code != "runtime_unavailable" or not follow:
+                        raise
+                    await asyncio.sleep(_AWAY_S)
+                if over:
+                    for line in lines.finish():
+                        yield line
+                if over or not follow:
                     return
-                if err.code != "runtime_unavailable" or not follow:
-                    raise
-                await asyncio.sleep(_AWAY_S)
-            if over:
-                for line in lines.finish():
-                    yield line
-            if over or not follow:
-                return
-            lines, again = docker_logs.Lines(lines.cursor), True  # its daemon went away, or it has just ended
+                await follower.pause(read_some=True)  # its daemon went away, or it has just ended
+                lines = docker_logs.Lines(lines.cursor)
 
     async def stats(self, container: str) -> Stats:
         what, parameters = f"measuring {container}", {"stream": "0", "one-shot": "1"}
@@ -205,6 +222,7 @@ class Docker:
 
     async def remove(self, container: str) -> None:
         self._fresh.discard(container)
+        self._begun.discard(container)
         what, parameters = f"removing {container}", {"force": "1", "v": "1"}
         await self._client.call("DELETE", f"/containers/{container}", what, fine=(404,), params=parameters)
 
@@ -248,9 +266,7 @@ class Docker:
             "Cmd": list(command), "Tty": tty, "AttachStdin": True, "AttachStdout": True, "AttachStderr": True,
             "Env": [f"{strays.VARIABLE}={mark}"],
         }  # fmt: skip
-        headers = {"Content-Type": "application/json"}
-        path, content = f"/containers/{container}/exec", msgspec.json.encode(body)
-        made = await self._client.call("POST", path, what, content=content, headers=headers)
+        made = await self._client.call("POST", f"/containers/{container}/exec", what, body=body)
         name = msgspec.json.decode(made, type=_Id).id
         streams = await self._client.upgrade(f"/exec/{name}/start", {"Detach": False, "Tty": tty}, what)
         return DockerTerminal(self._client, name, mark, *streams, tty=tty)

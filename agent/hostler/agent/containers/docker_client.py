@@ -1,15 +1,16 @@
-"""Calls to the Docker Engine over its socket, and what its refusals mean. Imports httpx: load it where it is used."""
+"""Calls to the Docker Engine over its socket, and what its refusals mean."""
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
-import httpx
 import msgspec
 
+from hostler.agent.containers.docker_http import NOTHING, Broken, Connections
 from hostler.agent.containers.pulls import refused, short
 from hostler.agent.containers.runtime import PullAuth
 from hostler.base.errors import HostlerError, error
@@ -17,6 +18,7 @@ from hostler.base.errors import HostlerError, error
 API = "/v1.41"  # of Docker 20.10, the oldest that is still kept up
 CALL_S = 120.0
 _PULL_S = 6 * 3600.0
+JSON = {"Content-Type": "application/json"}
 
 
 class _Message(msgspec.Struct, frozen=True):
@@ -31,13 +33,10 @@ class Client:
     """Connections to one socket. Belongs to the loop that it was made in."""
 
     def __init__(self, socket: Path) -> None:
-        self._socket = socket
-        limits = httpx.Limits(max_connections=None)
-        transport = httpx.AsyncHTTPTransport(uds=str(socket), limits=limits)
-        self._http = httpx.AsyncClient(transport=transport, base_url="http://docker", timeout=CALL_S, trust_env=False)
+        self._connections = Connections(socket)
 
     async def close(self) -> None:
-        await self._http.aclose()
+        self._connections.close()
 
     async def call(
         self,
@@ -47,28 +46,33 @@ class Client:
         *,
         fine: tuple[int, ...] = (),
         limit_s: float | None = CALL_S,
-        **more: Any,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
     ) -> bytes:
         """The answer's body; "" for a status in `fine`. Raises what `failure` says."""
+        content, headers = (msgspec.json.encode(body), JSON) if body is not None else (b"", NOTHING)
         try:
-            answer = await self._http.request(method, f"{API}{path}", timeout=limit_s, **more)
-        except httpx.HTTPError as err:
+            async with asyncio.timeout(limit_s):
+                status, said = await self._connections.answer(method, _target(path, params), content, headers)
+        except (Broken, TimeoutError) as err:
             raise _away(what) from err
-        if answer.status_code in fine:
+        if status in fine:
             return b""
-        if answer.is_error:
-            raise failure(what, answer.status_code, answer.content)
-        return answer.content
+        if status >= 400:
+            raise failure(what, status, said)
+        return said
 
     @asynccontextmanager
-    async def stream(self, path: str, what: str, **more: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(
+        self, path: str, what: str, params: Mapping[str, str] | None = None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """For as long as it takes."""
         try:
-            async with self._http.stream("GET", f"{API}{path}", timeout=None, **more) as answer:
-                if answer.is_error:
-                    raise failure(what, answer.status_code, await answer.aread())
-                yield answer.aiter_bytes()
-        except httpx.HTTPError as err:
+            async with self._connections.asked("GET", _target(path, params)) as (status, pieces):
+                if status >= 400:
+                    raise failure(what, status, b"".join([piece async for piece in pieces]))
+                yield pieces
+        except Broken as err:
             raise _away(what) from err
 
     async def pull(self, reference: str, auth: PullAuth | None) -> None:
@@ -82,46 +86,46 @@ class Client:
             else:
                 login |= {"username": auth.username, "password": auth.password().decode()}
             headers["X-Registry-Auth"] = base64.urlsafe_b64encode(msgspec.json.encode(login)).decode()
-        parameters = {"fromImage": name, "tag": digest}
+        target = _target("/images/create", {"fromImage": name, "tag": digest})
         try:
-            answer = await self._http.post(f"{API}/images/create", params=parameters, headers=headers, timeout=_PULL_S)
-        except httpx.HTTPError as err:
+            async with asyncio.timeout(_PULL_S):
+                status, said = await self._connections.answer("POST", target, headers=headers)
+        except (Broken, TimeoutError) as err:
             raise _away(f"pulling {reference}") from err
         finally:
             headers.clear()
-        if answer.is_error:
-            raise refused(reference, _said(answer.content))
-        lines = msgspec.json.Decoder(_Progress).decode_lines(answer.content)
-        if said := next((line.error for line in lines if line.error), ""):
-            raise refused(reference, said)
+        if status >= 400:
+            raise refused(reference, _said(said))
+        lines = msgspec.json.Decoder(_Progress).decode_lines(said)
+        if why := next((line.error for line in lines if line.error), ""):
+            raise refused(reference, why)
 
     async def upgrade(
         self, path: str, body: dict[str, Any], what: str
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection that is a program's streams from here on."""
-        data = msgspec.json.encode(body)
-        head = (
-            f"POST {API}{path} HTTP/1.1\r\nHost: docker\r\nContent-Type: application/json\r\n"
-            f"Connection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: {len(data)}\r\n\r\n"
-        )
+        headers = {**JSON, "Connection": "Upgrade", "Upgrade": "tcp"}
         try:
-            reader, writer = await asyncio.open_unix_connection(self._socket)
-        except OSError as err:
+            connection = await self._connections.fresh()
+        except Broken as err:
             raise _away(what) from err
         try:
-            writer.write(head.encode() + data)
             async with asyncio.timeout(CALL_S):
-                answer = await reader.readuntil(b"\r\n\r\n")
-            status = int(answer.split(b" ", 2)[1])
-            if status not in (101, 200):
-                raise failure(what, status, await reader.read(4096))
-        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as err:
-            writer.close()
+                head = await connection.ask("POST", _target(path), msgspec.json.encode(body), headers)
+            if head.status not in (101, 200):
+                raise failure(what, head.status, await connection.reader.read(4096))
+        except (Broken, OSError) as err:
+            connection.writer.close()
             raise _away(what) from err
         except BaseException:
-            writer.close()
+            connection.writer.close()
             raise
-        return reader, writer
+        return connection.reader, connection.writer
+
+
+def _target(path: str, params: Mapping[str, str] | None = None) -> str:
+    query = f"?{urlencode(params)}" if params else ""
+    return f"{API}{quote(path, safe='/:@')}{query}"
 
 
 def failure(what: str, status: int, body: bytes) -> HostlerError:

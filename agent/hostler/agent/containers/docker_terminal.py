@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from typing import Any
 
 import msgspec
 
@@ -78,7 +77,7 @@ class DockerTerminal:
             self._writer.write_eof()
 
     async def resize(self, rows: int, columns: int) -> None:
-        parameters: dict[str, Any] = {"h": rows, "w": columns}
+        parameters = {"h": str(rows), "w": str(columns)}
         with contextlib.suppress(HostlerError):  # it may have ended; a size is not worth the session
             await self._client.call("POST", f"/exec/{self._name}/resize", "resizing a terminal", params=parameters)
 

@@ -63,14 +63,19 @@ class Following:
         self._known: dict[str, _Known] = {}
         self._writes = Writes()
 
+    def close(self) -> None:
+        self._writes.close()
+
     @contextlib.contextmanager
-    def follower(self, container: str, log: Path) -> Iterator[Follower]:
-        with self._entry(container) as known:
+    def follower(self, container: str, log: Path | None = None) -> Iterator[Follower]:
+        """Without a log the runtime tells of writes itself."""
+        with self._entry(container) as known, contextlib.ExitStack() as stack:
             made = Follower(known)
             known.followers.append(made)
             try:
-                with self._writes.below(log.parent, made.wake) as made.sees_writes:
-                    yield made
+                if log is not None:
+                    made.sees_writes = stack.enter_context(self._writes.below(log.parent, made.wake))
+                yield made
             finally:
                 known.followers.remove(made)
 

@@ -56,6 +56,7 @@ class Process:
 
     async def close(self) -> None:
         """What runs goes on."""
+        self._following.close()
         self._collect()
 
     def pids(self) -> frozenset[int]:

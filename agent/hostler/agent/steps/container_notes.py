@@ -1,6 +1,7 @@
 """What a `container.run` step must know after a restart: its checkpoint, typed.
 
-Written before each effect that it speaks of. How far its output was told is kept apart, with the lines themselves.
+Written before anything is started. How far its output was told is kept apart, with the lines themselves; how it ended
+is the step's own end: until that is on disk, the container stands, and whoever takes it up learns the same of it.
 """
 
 from typing import Any
@@ -14,9 +15,9 @@ from hostler.agent.steps.contract import StepContext, StepView
 class Noted(msgspec.Struct, frozen=True, kw_only=True):
     """Attributes:
     attempt: whose notes these are; a retry does not go on from another attempt's.
-    runtime: noted before anything is made; from then on a container may be there.
-    image: what the registry has said that this task may run; noted before anything is started.
-    main, status: of the main container, once it has ended well and all it said was told.
+    runtime: from then on something may run there; what is only made is found by its labels.
+    image: what the registry has said that this task may run.
+    main, status: of the main container, once it has ended and all it said was told. Earlier agents noted them.
     pull: how far an image has come that the agent fetches itself; of no use once `image` is noted.
     heard: monotonic second at which the control plane was last known to be there; for hard fences (EF-05).
     """

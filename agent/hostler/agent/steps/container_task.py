@@ -51,28 +51,27 @@ class ContainerTask:
             raise
 
     async def _run(self) -> Noted:
-        standing = await self._standing()
-        self._begun = self._begun or bool(standing)
-        if not standing:
-            self._check_fresh()
-        await self._watched().patiently(lambda: self._workloads.look(self._runtime), AWAY_S)
-        held = not standing and await self._is_held()
+        async with owned(self._is_held()) as is_held:  # asked beside the look for what stands, mostly for nothing
+            standing = await self._standing()
+            self._begun = self._begun or bool(standing)
+            if not standing:
+                self._check_fresh()
+            await self._watched().patiently(lambda: self._workloads.look(self._runtime), AWAY_S)
+            held = not standing and await is_held
         image = self._params.image if held else await self._image(standing)
         self._take(standing)
         bundle = await self._or_stopped(self._bundle())
         async with self._workloads.tasks.serve(self._facts()) as directory:
             decided = self._decided(image, str(directory), bundle)
-            await self._notes.keep(runtime=self._runtime.name, image="" if held else image, ports=self._ports, pull={})
+            if not held:
+                await self._note(image)
             self._begun = True
             self._warn_of(decided, standing)
             async with self._asking(held) as allowed:
                 if self._params.setup and spec.MAIN_PHASE not in standing:
                     await self._phase(decided, spec.SETUP_PHASE, standing, allowed)
                 container, status = await self._phase(decided, spec.MAIN_PHASE, standing, allowed)
-        ended = self._with_end(container, status)
-        with contextlib.suppress(HostlerError):  # the step's end is written until the disk takes it (K4)
-            await self._notes.keep(main=container, status=ended.status)
-        return ended
+        return self._with_end(container, status)
 
     def _with_end(self, container: str, status: Status) -> Noted:
         return msgspec.structs.replace(self._notes.now, main=container, status=msgspec.to_builtins(status))
@@ -104,7 +103,7 @@ class ContainerTask:
 
     @contextlib.asynccontextmanager
     async def _asking(self, held: bool) -> AsyncIterator["asyncio.Future[None] | None"]:
-        """The registry's word for an image that is here (A7), and that it was given, on disk; None: it was before."""
+        """The registry's word for an image that is here (A7), and the note of it; None: both were there before."""
         if not held:
             yield None
             return
@@ -113,7 +112,11 @@ class ContainerTask:
 
     async def _allow(self) -> None:
         await authorise(self._context)
-        await self._notes.keep(image=self._params.image)
+        await self._note(self._params.image)
+
+    async def _note(self, image: str) -> None:
+        """On disk before anything is started; what was only made by then, the next agent finds by its labels."""
+        await self._notes.keep(runtime=self._runtime.name, image=image, ports=self._ports, pull={})
 
     async def _phase(
         self, decided: Decided, phase: str, standing: dict[str, Found], allowed: "asyncio.Future[None] | None"

@@ -27,7 +27,7 @@ from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ahostler/cri/v1/tasks.proto\x12\x1c\x63ontainerd.services.tasks.v1\x1a\x19google/protobuf/any.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"5\n\x0cStartRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x0f\n\x07\x65xec_id\x18\x02 \x01(\t\"\x1c\n\rStartResponse\x12\x0b\n\x03pid\x18\x01 \x01(\r\"m\n\x0e\x44\x65leteResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\r\x12\x13\n\x0b\x65xit_status\x18\x03 \x01(\r\x12-\n\texited_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\")\n\x11\x44\x65leteTaskRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\"=\n\x14\x44\x65leteProcessRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x0f\n\x07\x65xec_id\x18\x02 \x01(\t\"Q\n\x0bKillRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x0f\n\x07\x65xec_id\x18\x02 \x01(\t\x12\x0e\n\x06signal\x18\x03 \x01(\r\x12\x0b\n\x03\x61ll\x18\x04 \x01(\x08\"\xa0\x01\n\x12\x45xecProcessRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\r\n\x05stdin\x18\x02 \x01(\t\x12\x0e\n\x06stdout\x18\x03 \x01(\t\x12\x0e\n\x06stderr\x18\x04 \x01(\t\x12\x10\n\x08terminal\x18\x05 \x01(\x08\x12\"\n\x04spec\x18\x06 \x01(\x0b\x32\x14.google.protobuf.Any\x12\x0f\n\x07\x65xec_id\x18\x07 \x01(\t\"X\n\x10ResizePtyRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x0f\n\x07\x65xec_id\x18\x02 \x01(\t\x12\r\n\x05width\x18\x03 \x01(\r\x12\x0e\n\x06height\x18\x04 \x01(\r\"F\n\x0e\x43loseIORequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x0f\n\x07\x65xec_id\x18\x02 \x01(\t\x12\r\n\x05stdin\x18\x03 \x01(\x08\"\'\n\x0fListPidsRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\">\n\x0bProcessInfo\x12\x0b\n\x03pid\x18\x01 \x01(\r\x12\"\n\x04info\x18\x02 \x01(\x0b\x32\x14.google.protobuf.Any\"P\n\x10ListPidsResponse\x12<\n\tprocesses\x18\x01 \x03(\x0b\x32).containerd.services.tasks.v1.ProcessInfo\"4\n\x0bWaitRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x0f\n\x07\x65xec_id\x18\x02 \x01(\t\"R\n\x0cWaitResponse\x12\x13\n\x0b\x65xit_status\x18\x01 \x01(\r\x12-\n\texited_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xd2\x06\n\x05Tasks\x12`\n\x05Start\x12*.containerd.services.tasks.v1.StartRequest\x1a+.containerd.services.tasks.v1.StartResponse\x12g\n\x06\x44\x65lete\x12/.containerd.services.tasks.v1.DeleteTaskRequest\x1a,.containerd.services.tasks.v1.DeleteResponse\x12q\n\rDeleteProcess\x12\x32.containerd.services.tasks.v1.DeleteProcessRequest\x1a,.containerd.services.tasks.v1.DeleteResponse\x12I\n\x04Kill\x12).containerd.services.tasks.v1.KillRequest\x1a\x16.google.protobuf.Empty\x12P\n\x04\x45xec\x12\x30.containerd.services.tasks.v1.ExecProcessRequest\x1a\x16.google.protobuf.Empty\x12S\n\tResizePty\x12..containerd.services.tasks.v1.ResizePtyRequest\x1a\x16.google.protobuf.Empty\x12O\n\x07\x43loseIO\x12,.containerd.services.tasks.v1.CloseIORequest\x1a\x16.google.protobuf.Empty\x12i\n\x08ListPids\x12-.containerd.services.tasks.v1.ListPidsRequest\x1a..containerd.services.tasks.v1.ListPidsResponse\x12]\n\x04Wait\x12).containerd.services.tasks.v1.WaitRequest\x1a*.containerd.services.tasks.v1.WaitResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ahostler/cri/v1/tasks.proto\x12\x1c\x63ontainerd.services.tasks.v1\x1a\x19google/protobuf/any.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"5\n\x0cStartRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x0f\n\x07\x65xec_id\x18\x02 \x01(\t\"\x1c\n\rStartResponse\x12\x0b\n\x03pid\x18\x01 \x01(\r\"m\n\x0e\x44\x65leteResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\r\x12\x13\n\x0b\x65xit_status\x18\x03 \x01(\r\x12-\n\texited_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\")\n\x11\x44\x65leteTaskRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\"=\n\x14\x44\x65leteProcessRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x0f\n\x07\x65xec_id\x18\x02 \x01(\t\"3\n\nGetRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x0f\n\x07\x65xec_id\x18\x02 \x01(\t\"8\n\x07Process\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0b\n\x03pid\x18\x03 \x01(\r\"E\n\x0bGetResponse\x12\x36\n\x07process\x18\x01 \x01(\x0b\x32%.containerd.services.tasks.v1.Process\"Q\n\x0bKillRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x0f\n\x07\x65xec_id\x18\x02 \x01(\t\x12\x0e\n\x06signal\x18\x03 \x01(\r\x12\x0b\n\x03\x61ll\x18\x04 \x01(\x08\"\xa0\x01\n\x12\x45xecProcessRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\r\n\x05stdin\x18\x02 \x01(\t\x12\x0e\n\x06stdout\x18\x03 \x01(\t\x12\x0e\n\x06stderr\x18\x04 \x01(\t\x12\x10\n\x08terminal\x18\x05 \x01(\x08\x12\"\n\x04spec\x18\x06 \x01(\x0b\x32\x14.google.protobuf.Any\x12\x0f\n\x07\x65xec_id\x18\x07 \x01(\t\"X\n\x10ResizePtyRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x0f\n\x07\x65xec_id\x18\x02 \x01(\t\x12\r\n\x05width\x18\x03 \x01(\r\x12\x0e\n\x06height\x18\x04 \x01(\r\"F\n\x0e\x43loseIORequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x0f\n\x07\x65xec_id\x18\x02 \x01(\t\x12\r\n\x05stdin\x18\x03 \x01(\x08\"\'\n\x0fListPidsRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\">\n\x0bProcessInfo\x12\x0b\n\x03pid\x18\x01 \x01(\r\x12\"\n\x04info\x18\x02 \x01(\x0b\x32\x14.google.protobuf.Any\"P\n\x10ListPidsResponse\x12<\n\tprocesses\x18\x01 \x03(\x0b\x32).containerd.services.tasks.v1.ProcessInfo\"4\n\x0bWaitRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x0f\n\x07\x65xec_id\x18\x02 \x01(\t\"R\n\x0cWaitResponse\x12\x13\n\x0b\x65xit_status\x18\x01 \x01(\r\x12-\n\texited_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xae\x07\n\x05Tasks\x12`\n\x05Start\x12*.containerd.services.tasks.v1.StartRequest\x1a+.containerd.services.tasks.v1.StartResponse\x12g\n\x06\x44\x65lete\x12/.containerd.services.tasks.v1.DeleteTaskRequest\x1a,.containerd.services.tasks.v1.DeleteResponse\x12q\n\rDeleteProcess\x12\x32.containerd.services.tasks.v1.DeleteProcessRequest\x1a,.containerd.services.tasks.v1.DeleteResponse\x12Z\n\x03Get\x12(.containerd.services.tasks.v1.GetRequest\x1a).containerd.services.tasks.v1.GetResponse\x12I\n\x04Kill\x12).containerd.services.tasks.v1.KillRequest\x1a\x16.google.protobuf.Empty\x12P\n\x04\x45xec\x12\x30.containerd.services.tasks.v1.ExecProcessRequest\x1a\x16.google.protobuf.Empty\x12S\n\tResizePty\x12..containerd.services.tasks.v1.ResizePtyRequest\x1a\x16.google.protobuf.Empty\x12O\n\x07\x43loseIO\x12,.containerd.services.tasks.v1.CloseIORequest\x1a\x16.google.protobuf.Empty\x12i\n\x08ListPids\x12-.containerd.services.tasks.v1.ListPidsRequest\x1a..containerd.services.tasks.v1.ListPidsResponse\x12]\n\x04Wait\x12).containerd.services.tasks.v1.WaitRequest\x1a*.containerd.services.tasks.v1.WaitResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,24 +44,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELETETASKREQUEST']._serialized_end=386
   _globals['_DELETEPROCESSREQUEST']._serialized_start=388
   _globals['_DELETEPROCESSREQUEST']._serialized_end=449
-  _globals['_KILLREQUEST']._serialized_start=451
-  _globals['_KILLREQUEST']._serialized_end=532
-  _globals['_EXECPROCESSREQUEST']._serialized_start=535
-  _globals['_EXECPROCESSREQUEST']._serialized_end=695
-  _globals['_RESIZEPTYREQUEST']._serialized_start=697
-  _globals['_RESIZEPTYREQUEST']._serialized_end=785
-  _globals['_CLOSEIOREQUEST']._serialized_start=787
-  _globals['_CLOSEIOREQUEST']._serialized_end=857
-  _globals['_LISTPIDSREQUEST']._serialized_start=859
-  _globals['_LISTPIDSREQUEST']._serialized_end=898
-  _globals['_PROCESSINFO']._serialized_start=900
-  _globals['_PROCESSINFO']._serialized_end=962
-  _globals['_LISTPIDSRESPONSE']._serialized_start=964
-  _globals['_LISTPIDSRESPONSE']._serialized_end=1044
-  _globals['_WAITREQUEST']._serialized_start=1046
-  _globals['_WAITREQUEST']._serialized_end=1098
-  _globals['_WAITRESPONSE']._serialized_start=1100
-  _globals['_WAITRESPONSE']._serialized_end=1182
-  _globals['_TASKS']._serialized_start=1185
-  _globals['_TASKS']._serialized_end=2035
+  _globals['_GETREQUEST']._serialized_start=451
+  _globals['_GETREQUEST']._serialized_end=502
+  _globals['_PROCESS']._serialized_start=504
+  _globals['_PROCESS']._serialized_end=560
+  _globals['_GETRESPONSE']._serialized_start=562
+  _globals['_GETRESPONSE']._serialized_end=631
+  _globals['_KILLREQUEST']._serialized_start=633
+  _globals['_KILLREQUEST']._serialized_end=714
+  _globals['_EXECPROCESSREQUEST']._serialized_start=717
+  _globals['_EXECPROCESSREQUEST']._serialized_end=877
+  _globals['_RESIZEPTYREQUEST']._serialized_start=879
+  _globals['_RESIZEPTYREQUEST']._serialized_end=967
+  _globals['_CLOSEIOREQUEST']._serialized_start=969
+  _globals['_CLOSEIOREQUEST']._serialized_end=1039
+  _globals['_LISTPIDSREQUEST']._serialized_start=1041
+  _globals['_LISTPIDSREQUEST']._serialized_end=1080
+  _globals['_PROCESSINFO']._serialized_start=1082
+  _globals['_PROCESSINFO']._serialized_end=1144
+  _globals['_LISTPIDSRESPONSE']._serialized_start=1146
+  _globals['_LISTPIDSRESPONSE']._serialized_end=1226
+  _globals['_WAITREQUEST']._serialized_start=1228
+  _globals['_WAITREQUEST']._serialized_end=1280
+  _globals['_WAITRESPONSE']._serialized_start=1282
+  _globals['_WAITRESPONSE']._serialized_end=1364
+  _globals['_TASKS']._serialized_start=1367
+  _globals['_TASKS']._serialized_end=2309
 # @@protoc_insertion_point(module_scope)

@@ -51,6 +51,30 @@ class DeleteProcessRequest(_message.Message):
     exec_id: str
     def __init__(self, container_id: _Optional[str] = ..., exec_id: _Optional[str] = ...) -> None: ...
 
+class GetRequest(_message.Message):
+    __slots__ = ("container_id", "exec_id")
+    CONTAINER_ID_FIELD_NUMBER: _ClassVar[int]
+    EXEC_ID_FIELD_NUMBER: _ClassVar[int]
+    container_id: str
+    exec_id: str
+    def __init__(self, container_id: _Optional[str] = ..., exec_id: _Optional[str] = ...) -> None: ...
+
+class Process(_message.Message):
+    __slots__ = ("container_id", "id", "pid")
+    CONTAINER_ID_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    container_id: str
+    id: str
+    pid: int
+    def __init__(self, container_id: _Optional[str] = ..., id: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
+
+class GetResponse(_message.Message):
+    __slots__ = ("process",)
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    process: Process
+    def __init__(self, process: _Optional[_Union[Process, _Mapping]] = ...) -> None: ...
+
 class KillRequest(_message.Message):
     __slots__ = ("container_id", "exec_id", "signal", "all")
     CONTAINER_ID_FIELD_NUMBER: _ClassVar[int]

@@ -50,6 +50,11 @@ class TasksStub:
                 request_serializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.DeleteProcessRequest.SerializeToString,
                 response_deserializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.DeleteResponse.FromString,
                 _registered_method=True)
+        self.Get = channel.unary_unary(
+                '/containerd.services.tasks.v1.Tasks/Get',
+                request_serializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.GetRequest.SerializeToString,
+                response_deserializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.GetResponse.FromString,
+                _registered_method=True)
         self.Kill = channel.unary_unary(
                 '/containerd.services.tasks.v1.Tasks/Kill',
                 request_serializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.KillRequest.SerializeToString,
@@ -98,6 +103,12 @@ class TasksServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteProcess(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Get(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -156,6 +167,11 @@ def add_TasksServicer_to_server(servicer, server):
                     servicer.DeleteProcess,
                     request_deserializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.DeleteProcessRequest.FromString,
                     response_serializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.DeleteResponse.SerializeToString,
+            ),
+            'Get': grpc.unary_unary_rpc_method_handler(
+                    servicer.Get,
+                    request_deserializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.GetRequest.FromString,
+                    response_serializer=hostler_dot_cri_dot_v1_dot_tasks__pb2.GetResponse.SerializeToString,
             ),
             'Kill': grpc.unary_unary_rpc_method_handler(
                     servicer.Kill,
@@ -269,6 +285,33 @@ class Tasks:
             '/containerd.services.tasks.v1.Tasks/DeleteProcess',
             hostler_dot_cri_dot_v1_dot_tasks__pb2.DeleteProcessRequest.SerializeToString,
             hostler_dot_cri_dot_v1_dot_tasks__pb2.DeleteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Get(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/containerd.services.tasks.v1.Tasks/Get',
+            hostler_dot_cri_dot_v1_dot_tasks__pb2.GetRequest.SerializeToString,
+            hostler_dot_cri_dot_v1_dot_tasks__pb2.GetResponse.FromString,
             options,
             channel_credentials,
             insecure,
