@@ -68,9 +68,8 @@ def _no_secret(answer: httpx.Response, line: Any) -> None:
 
 
 def _decoded(user_data: str) -> str:
-    """Cloud-config carries its files in base64."""
-    files = msgspec.json.decode(user_data.partition("\n")[2])["write_files"]
-    return "\n".join(base64.b64decode(each["content"]).decode() for each in files)
+    """What the program in it is told stands in base64."""
+    return base64.b64decode(user_data.split('TOLD = """')[1].partition('"""')[0]).decode()
 
 
 async def test_DM_08_a_refusal_changed_nothing_and_the_log_is_read_in_pages_newest_first(tmp_path: Path) -> None:

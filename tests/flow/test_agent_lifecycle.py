@@ -301,7 +301,7 @@ async def test_LC_07_LC_08_what_people_do_is_asked_for_at_the_command_line(tmp_p
             said = await at.cli("agents", "upgrade", "gpu-1", *words)
             assert "hst1_" not in said
             assert document.stat().st_mode & 0o777 == 0o600
-            assert document.read_text().startswith("#cloud-config\n")
+            assert document.read_text().startswith("#cloud-boothook\n")
             assert "gpu-1" in await at.cli("agents", "runs")
             await at.cli("agents", "pin", "gpu-1", OLD)
             assert OLD in await at.cli("agents", "show", "gpu-1")

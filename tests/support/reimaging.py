@@ -1,7 +1,7 @@
 """Hosts of a bed that are installed anew: a bare Debian with real cloud-init, and the user data of a run as its seed.
 
     with open_site(1) as site:
-        run = site.started("n1", "--to", version)       # the documented command; run.user_data is what it wrote
+        run = site.started("n1", version)               # the documented command; run.user_data is what it wrote
         site.install("n1", run.user_data)               # a fresh disk that knows nothing of ours, booted
         site.ended(run)
 
@@ -10,6 +10,7 @@ The tree of that Debian is made once and kept beside the others of `machines`.
 
 import base64
 import fcntl
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from support.host import Host
 from support.hosts import CONTAINERS, Bed, open_hosts
 from support.machines import base_tree, proxied
 
+DOCS = Path(__file__).parents[2] / "docs/lifecycle.md"
 RUNS = "/api/v1/admin/agent-runs"
 INSTALLER = "hostler-install.service"
 SEED = "/var/lib/cloud/seed/nocloud"
@@ -79,6 +81,13 @@ class Run:
         return str(token)
 
 
+def documented(with_: str) -> list[str]:
+    """The one command of the reimage section with these words."""
+    section = DOCS.read_text().partition("### reimage\n")[2].partition("\n## ")[0]
+    (line,) = [line for line in section.partition("```\n")[2].partition("```")[0].splitlines() if with_ in line]
+    return shlex.split(line, comments=True)
+
+
 class Site:
     """A bed whose control plane brings versions by every mode."""
 
@@ -91,17 +100,24 @@ class Site:
         self.delivery.publish(version_of(version))
         return version
 
-    def started(self, name: str, *options: str) -> Run:
-        """By the command that docs/lifecycle.md has."""
-        document = self.house.home / "user-data"
-        document.unlink(missing_ok=True)
-        self.house.cli("agents", "upgrade", name, "--mode", "reimage", "-o", str(document), *options)
-        assert document.stat().st_mode & 0o777 == 0o600
+    def started(self, name: str, version: str, *options: str) -> Run:
+        document, run_id = self.document("-o user-data", name, version, *options)
+        return Run(run_id, document.read_text())
+
+    def document(self, with_: str, name: str, version: str, *options: str) -> tuple[Path, str]:
+        """What the command of docs/lifecycle.md with these words writes, and its run."""
+        own = {"gpu-1": name, "1.2.0": version}
+        _, *words = [own.get(word, word) for word in documented(with_)]
+        target = self.house.home / words.pop()
+        target.unlink(missing_ok=True)
+        said = self.house.cli(*words, str(target), *options)
+        assert target.stat().st_mode & 0o777 == 0o600
         (newest, *_) = self.house.client.pages(RUNS, page_size=1)
-        return Run(newest["run_id"], document.read_text())
+        assert newest["run_id"] in said
+        return target, newest["run_id"]
 
     def install(self, name: str, user_data: str) -> Host:
-        """A fresh disk, and power; `booted` waits until cloud-init and what it began have ended."""
+        """A fresh disk, and power; what it boots into comes by itself."""
         host = self.bed[name]
         host.destroy()
         seed = {f"{SEED}/user-data": user_data, f"{SEED}/meta-data": f"instance-id: {name}-{next(self._numbers)}\n"}
@@ -113,7 +129,7 @@ class Site:
         found: dict[str, Any] = self.house.client.call("GET", f"{RUNS}/{run.run_id}")
         return found
 
-    def ended(self, run: Run, name: str, limit_s: float = 90) -> dict[str, Any]:
+    def ended(self, run: Run, name: str, limit_s: float = 200) -> dict[str, Any]:
         """The run once it is over."""
         self.bed[name].until(lambda: self.run(run)["finished_at_ms"] > 0, f"{self.run(run)} goes on", limit_s)
         return self.run(run)

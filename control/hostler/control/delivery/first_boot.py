@@ -73,7 +73,7 @@ def main(facts: Facts) -> None:
 def _schedule(program: Path) -> None:
     """Packages cannot be installed here: their services would wait for this boot, which waits for cloud-init."""
     properties = ["Type=oneshot", "Restart=on-failure", f"RestartSec={AGAIN_S}", f"RestartPreventExitStatus={NEVER}"]
-    properties += ["StartLimitIntervalSec=0", "Wants=network-online.target"]
+    properties += ["StartLimitIntervalSec=0", f"SyslogIdentifier={UNIT}", "Wants=network-online.target"]
     properties += ["After=network-online.target", "After=cloud-final.service", "Description=Hostler's agent, installed"]
     command = ["systemd-run", "--no-block", f"--unit={UNIT}", *[f"--property={each}" for each in properties]]
     subprocess.run([*command, sys.executable, "-I", str(program), "install"], check=True)

@@ -1,13 +1,14 @@
 """API-14, API-15, API-19, LC-01..03, LC-06..11: what people ask of agents over HTTP, and what they are shown."""
 
 import base64
+import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from hostler.base.errors import HostlerError
 from hostler.control.kernel.agent_commands import RecordAgentReport
@@ -23,6 +24,10 @@ from support.http_api import PACKAGES_URL, Api, api_in
 from support.published import Repository
 
 ADMIN = "/api/v1/admin"
+AGENT_TOML = {
+    "token_file": "/etc/hostler/enrol.token",
+    "control": {"address": "cp.example:7081", "enroll_address": "cp.example:7082"},
+}
 COMMIT = "c0ffee" * 6 + "beef"
 
 
@@ -135,12 +140,13 @@ async def test_LC_08_a_host_that_enrols_anew_by_hand_gets_its_token_once(tmp_pat
         assert made["document"]["content"] not in " ".join(commands)
 
 
-def files_of(user_data: str) -> dict[str, tuple[str, str]]:
-    """Path → content and mode, read as cloud-init reads it."""
-    assert user_data.startswith("#cloud-config\n")
-    written = yaml.safe_load(user_data)["write_files"]
-    assert all((each["owner"], each["encoding"]) == ("root:root", "b64") for each in written)
-    return {each["path"]: (base64.b64decode(each["content"]).decode(), each["permissions"]) for each in written}
+def told_in(user_data: str) -> dict[str, Any]:
+    """What the program in it is told; it is run as it stands, up to where it would begin."""
+    assert user_data.startswith("#cloud-boothook\n#!/usr/bin/python3 -I\n")
+    told: dict[str, Any] = {"__name__": "not the main program"}
+    exec(compile(user_data, "user-data", "exec"), told)
+    found: dict[str, Any] = told["Facts"](**json.loads(base64.b64decode(told["TOLD"])))._asdict()
+    return found
 
 
 @pytest.mark.parametrize("provider", ["", "cloud-init", "maas"])
@@ -156,19 +162,18 @@ async def test_LC_07_a_reimage_hands_out_a_document_once_and_keeps_nothing_of_it
         if provider == "maas":
             assert (content["osystem"], content["distro_series"]) == ("debian", "bookworm")
             content = base64.b64decode(content["user_data"]).decode()
-        files = files_of(content)
-        token, mode = files["/etc/hostler/enrol.token"]
-        assert mode == "0600"
+        told = told_in(content)
+        files = {name: (text, mode) for name, text, mode in told.pop("files")}
+        token, mode = files["enrol.token"]
+        assert mode == 0o600
         read_enrolment_token(token)
-        assert 'address = "cp.example:7081"' in files["/etc/hostler/agent.toml"][0]
-        assert msgspec.json.decode(files["/etc/hostler/trust.json"][0])["trust_domain"] == "test.hostler"
-        script = files["/run/hostler-install"][0]
-        assert run["next_action"]["package"]["sha256"] in script
-        assert "set -eu" in script
-        assert token not in script
-        (url,) = re.findall(r"https://packages\S+[.]deb", script)
+        assert tomllib.loads(files["agent.toml"][0]) == AGENT_TOML
+        assert msgspec.json.decode(files["trust.json"][0])["trust_domain"] == "test.hostler"
+        package = run["next_action"]["package"]
+        assert {name: told[name] for name in ("file", "sha256", "size_bytes")}.items() <= package.items()
+        assert token not in json.dumps(told)
         api.fleet.clock.move(3_600_000)
-        assert (await api.bearer("").get(url)).status_code == 200, "a machine takes its time to boot"
+        assert (await api.bearer("").get(told["url"])).status_code == 200, "a machine takes its time to boot"
         kept = b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
         assert token.encode() not in kept
         again = await admin.get(f"{ADMIN}/agent-runs/{run['run_id']}")
