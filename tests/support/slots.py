@@ -8,12 +8,14 @@ from typing import Any
 
 import msgspec
 
-from hostler.agent.upgrade import slots
+from hostler.agent.upgrade import records, slots
 from hostler.agent.upgrade.installed import Installed
+from hostler.agent.upgrade.offered import Known
 from hostler.agent.upgrade.places import PACKAGED, Places
 from hostler.base.digest import canonical_json
 from hostler.pki.manifest import Manifest
 from hostler.pki.releases import Release
+from support.releases import House
 
 PYTHON = "3.11"
 SUITE = "bookworm"
@@ -66,6 +68,12 @@ def release(version: str, *, replaces: tuple[str, ...] = (), sha256: str = "a" *
     )
 
 
-def installed_in(places: Places, running: str = PACKAGED) -> Installed:
-    trust: Any = SimpleNamespace()
+def offer(places: Places, house: House, *releases: Release) -> None:
+    """From now on the node knows that these, and no others, are signed."""
+    house.releases = releases
+    records.write(places.releases, Known(trusted=house.take(house.publish()).trusted))
+
+
+def installed_in(places: Places, running: str = PACKAGED, house: House | None = None) -> Installed:
+    trust: Any = SimpleNamespace(keyset=house.keyset if house else None, check_fresh=lambda now_ms: None)
     return Installed(places, running, lambda: trust, lambda: "serial-1", asyncio.Lock())

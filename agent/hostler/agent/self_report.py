@@ -43,6 +43,7 @@ class SelfReport:
         self._looked_ms = self._next_ms = 0
         self._newest: AgentReport | None = None
         self._untold = False
+        self.unproven = ""  # for how long a version runs on trial that nobody could prove, in words
         self.document = b""  # the newest, signed; b"" before the first look
 
     def wanted(self, version: str, every_s: int) -> None:
@@ -106,6 +107,7 @@ class SelfReport:
             certificate=self._agent.renewal.drift,
             config=self._config,
             config_digest=self._config_digest,
+            unproven=self.unproven,
         )
 
     def _look(self) -> "Seen":
@@ -118,7 +120,8 @@ class SelfReport:
         from hostler.agent.upgrade import records, slots, survey
         from hostler.pki.agent_report import AgentReport
 
-        installed, me = self._agent.installed, self._self()
+        installed, trial = self._agent.installed, self._trial()
+        me = self._self()
         state, evidence = survey.judge(me, seen)
         return AgentReport(
             node_id=self._agent.me.node_id,
@@ -133,21 +136,24 @@ class SelfReport:
             units_digest=seen.units_digest,
             config_digest=seen.config_digest,
             slots=slots.listing(installed.places, installed.running) if installed.running else (),
-            trial=self._trial(),
+            trial=trial,
             returned=records.returned(installed.places) if installed.running else None,
             looked_ms=self._looked_ms,
             next_at_ms=self._next_ms,
         )
 
     def _trial(self) -> "Trial | None":
-        """What is on record of the version that runs on trial here."""
-        from hostler.agent.upgrade import records
+        """What is on record of the version that runs on trial here; notes whether that takes too long."""
+        from hostler.agent.upgrade import judge, records
         from hostler.pki.agent_report import Trial
 
         places = self._agent.installed.places
         on_record = records.trial(places) if self._agent.installed.running else None
+        self.unproven = ""
         if on_record is None or on_record.phase != records.RUNNING:
             return None
+        since_ms = judge.unproven_ms(on_record, self._agent.clock.now_ms())
+        self.unproven = f"on trial for {since_ms // 3_600_000} h" if since_ms else ""
         said = records.said(places)
         held = said if said is not None and said.key == on_record.key else None
         return Trial(

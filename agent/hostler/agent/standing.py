@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _log = get_logger("hostler.agent.standing")
 DEGRADED = "degraded"  # something hangs in the kernel, where SIGKILL does not reach it (K5)
+TRIAL_UNPROVEN = (
+    "trial_unproven"  # a version that nobody could prove, because the control plane is away or turns us away
+)
 CLOCK_SKEW, MOST_SKEW_MS = "clock_skew", 60_000  # a task is signed to be valid a minute early
 
 
@@ -43,6 +46,8 @@ class Standing:
             return self._agent.renewal.drift
         if self._agent.resolver.drift:
             return self._agent.resolver.drift
+        if self._agent.report.unproven:
+            return TRIAL_UNPROVEN
         if abs(self._agent.session.clock_skew_ms) > MOST_SKEW_MS:
             return CLOCK_SKEW
         return DEGRADED if self._agent.host.hung or self._agent.workloads.lost_devices else ""

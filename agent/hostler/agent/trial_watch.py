@@ -21,6 +21,7 @@ from hostler.agent.runner.faults import point
 from hostler.agent.upgrade import ending, records, slots
 from hostler.agent.upgrade.installed import AGENT_UNIT
 from hostler.agent.upgrade.judge import (
+    UNPROVEN_MS,
     Ask,
     Extend,
     Facts,
@@ -29,6 +30,7 @@ from hostler.agent.upgrade.judge import (
     checks,
     decide,
     has_returned,
+    unproven_ms,
 )
 from hostler.agent.upgrade.places import PACKAGED, Places
 from hostler.agent.upgrade.records import KEPT, ORDERED, RETURNING, RUNNING, Trial
@@ -64,7 +66,7 @@ class Watch:
         self._boot_id = boot_id
         self._renewed = renewed
         self._served = served
-        self._good_ms = self._bad_ms = 0
+        self._good_ms = self._bad_ms = self._told_ms = 0
 
     async def run(self) -> None:
         """Returns when no trial is open."""
@@ -113,6 +115,7 @@ class Watch:
     async def _judge(self, trial: Trial) -> bool:
         said, facts, now_ms = records.said(self._places), await self._facts(trial, trial.slot), _now_ms()
         decided = decide(trial, said, facts, now_ms)
+        self._tell_unproven(trial, now_ms)
         if isinstance(decided, Ask):
             await self._ask()
         elif isinstance(decided, Extend):
@@ -127,6 +130,13 @@ class Watch:
         else:
             return False
         return not isinstance(decided, Ask)
+
+    def _tell_unproven(self, trial: Trial, now_ms: int) -> None:
+        """Once an hour: nothing is done about it, so somebody has to hear of it."""
+        since_ms = unproven_ms(trial, _wall_ms())
+        if since_ms and (not self._told_ms or now_ms - self._told_ms >= UNPROVEN_MS):
+            self._told_ms = now_ms
+            _log.error("trial.unproven", version=trial.version, hours=since_ms // 3_600_000, extended=trial.extended)
 
     async def _give_up(self, trial: Trial, reason: str, held: dict[str, int]) -> None:
         """Where that cannot be written, as on a full disk, the version goes all the same, and once."""

@@ -36,14 +36,15 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     not there.
     """
 
-    kind: str  # version, build, file, unit, config, certificate, slot
+    kind: str  # version, build, file, unit, config, certificate, slot, trial
     name: str
     expected: str
     found: str
 
 
 class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A version that lies on the node. `state`: running, packaged, previous, staged or bad."""
+    """A version that lies on the node. `state`: running; packaged; previous (what ran before); kept (has stood a trial
+    there too); staged (may be gone to from what runs); superseded (was staged, and something newer runs); bad."""
 
     version: str
     commit: str

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from hostler.base.strict import decode_json
+from hostler.base.strict import decode_record
 from hostler.pki.storage import read_public, write_public
 from hostler.pki.trust import TrustState
 
@@ -21,8 +21,12 @@ class _TrustFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def load_trust(path: Path) -> TrustState:
-    """Raises `invalid_config` when the file is absent or broken."""
-    raw = decode_json(read_public(path), _TrustFile, code="invalid_config", what=str(path))
+    """What counts in it is the keyset, and that is verified; a later version may have written more beside it.
+
+    Raises:
+        HostlerError: `invalid_config` when the file is absent or broken.
+    """
+    raw = decode_record(read_public(path), _TrustFile, code="invalid_config", what=str(path))
     values = msgspec.structs.asdict(raw) | {"keyset": base64.b64decode(raw.keyset)}
     del values["control_epoch"]
     return TrustState(**values)

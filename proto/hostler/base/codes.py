@@ -84,6 +84,7 @@ CODES: dict[str, Code] = {
     "catalog_rollback": Code("Refused", "the catalog is older than the one in use", "publish a higher version with the old content"),
     "catalog_stale": Code("Refused", "the catalog has expired", "sign and publish a fresh one"),
     "release_untrusted": Code("Refused", "a release of the agent is not vouched for by enough update keys, or is not what was signed", "look at the repository with 'hostler releases verify'; nothing was installed"),
+    "release_withdrawn": Code("Refused", "the release that lies on the node was withdrawn, or signed as another package, since it was staged", "bring the node another version: 'hostler agents upgrade NODE --to VERSION'"),
     "release_stale": Code("Refused", "the metadata of the releases has expired", "sign it anew: 'hostler releases refresh', and publish it"),
     "release_rollback": Code("Refused", "the metadata of the releases is older than what was seen before", "publish the newest; only higher versions are accepted"),
     "downgrade_denied": Code("Refused", "a release is older than the agent that runs, and is not signed as its replacement", "sign the authority into it: 'hostler releases add --replaces'"),

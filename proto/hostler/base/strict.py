@@ -1,6 +1,6 @@
 """Decoding that refuses what it does not know, and says where."""
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -32,6 +32,30 @@ def decode_json(data: bytes, type_: type[T], *, code: str = "invalid_request", w
         if isinstance(err, msgspec.MsgspecError):
             raise _refusal(err, code, what) from err
         raise error(code, f"{what}: not valid JSON text") from err
+
+
+def decode_record(data: bytes, type_: type[T], *, code: str = "invalid_config", what: str = "record") -> T:
+    """Decodes what this host wrote down itself, maybe by a later version of us: a field that is not known is passed
+    over, at any depth, even where the type refuses it from others. Signed or foreign input is for `decode_json`.
+
+    Raises:
+        HostlerError: with `code` and the pointer of the offending value.
+    """
+    value = decode_json(data, object, code=code, what=what)
+    return convert(_known(value, type_), type_, code=code, what=what)
+
+
+def _known(value: Any, type_: Any) -> Any:
+    inner = [each for each in get_args(type_) if each is not Ellipsis]
+    if isinstance(value, list) and inner:
+        return [_known(each, inner[0]) for each in value]
+    if not isinstance(value, dict):
+        return value
+    types = [each for each in (type_, *inner) if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+    if not types:
+        return value
+    fields = {each.encode_name: each.type for each in msgspec.structs.fields(types[0])}
+    return {name: _known(each, fields[name]) for name, each in value.items() if name in fields}
 
 
 def convert(value: Any, type_: type[T], *, code: str = "invalid_request", what: str = "document") -> T:

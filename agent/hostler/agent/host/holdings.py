@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from hostler.base.errors import error
-from hostler.base.strict import decode_json
+from hostler.base.strict import decode_record
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 MOST_BYTES = 256 * 1024 * 1024
@@ -67,7 +67,7 @@ class Holdings:
 
     def grants(self, allocation_id: str) -> Grants:
         data = self.read(allocation_id, GRANTS)
-        return decode_json(data, Grants, code="storage_unhealthy", what="grants") if data else Grants()
+        return decode_record(data, Grants, code="storage_unhealthy", what="grants") if data else Grants()
 
     def keep_grants(self, allocation_id: str, grants: Grants) -> None:
         self.write(allocation_id, GRANTS, msgspec.json.encode(grants))

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from hostler.base.errors import error
-from hostler.base.strict import decode_json
+from hostler.base.strict import decode_record
 from hostler.pki.keys import FileSigner, new_ed25519, new_p256
 from hostler.pki.storage import read_private, write_private, write_public
 
@@ -97,7 +97,7 @@ def load(state_dir: Path) -> Identity:
             hint="run 'hostler-agent enroll --token-file FILE' with a token made by 'hostler nodes token'",
         )
     chain_pem = read_private(folder / "certificate.pem")
-    facts = decode_json((folder / "node.json").read_bytes(), Facts, code="invalid_config", what="node.json")
+    facts = decode_record((folder / "node.json").read_bytes(), Facts, code="invalid_config", what="node.json")
     return Identity(facts, signer, chain_pem, load_runner_key(state_dir))
 
 

@@ -10,7 +10,7 @@ from hostler.agent.resolver import files
 from hostler.base.digest import same_digest
 from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
-from hostler.base.strict import decode_json
+from hostler.base.strict import decode_record
 from hostler.catalog.command_profile import CommandProfile
 from hostler.catalog.manifest import Catalog
 from hostler.catalog.resolver import Considered, ResolverConfig, consider, resolve, resolver_config_from
@@ -67,7 +67,7 @@ class Resolver:
     def active(self) -> Active | None:
         """None until one is applied or provisioned."""
         record = self._journal.load_resolver()
-        return decode_json(record, Active, code="config_drift", what="resolver record") if record else None
+        return decode_record(record, Active, code="config_drift", what="resolver record") if record else None
 
     @property
     def catalog(self) -> Catalog | None:

@@ -3,18 +3,21 @@
     decide ─▶ Wait | Ask | Extend | Keep | Return
 
 A version is returned from for what it did not do while it could. Time in which the control plane was at fault does not
-count against it (U2), a machine that started anew gives it a fresh deadline, and neither goes round for ever.
+count against it (U2): nothing is returned from, and nothing kept, while nobody can say which. A trial that goes on
+for long by that is told as `unproven`. A machine that started anew gives it a fresh deadline, a few times.
 """
 
 from dataclasses import dataclass
 
-from hostler.agent.upgrade.records import Said, Trial
+from hostler.agent.upgrade.records import RUNNING, Said, Trial
 
 MOST_FAILED_STARTS = 3
 MOST_BOOTS = 3
 ASK_EVERY_MS = 10_000
 RECOVER_MS = 90_000  # an agent that was turned away dials again within 30 s, renews, and has to hold its session
 FRESH_MS = 20_000  # an answer of the control plane that is older says nothing of now
+
+UNPROVEN_MS = 3_600_000  # so long a trial may go on before somebody has to hear of it
 
 STARTED, RENEWED, CONNECTED, TASK_DONE = "started", "renewed", "connected", "task_done"
 _MISSED = {
@@ -115,6 +118,12 @@ def decide(trial: Trial, said: Said | None, facts: Facts, now_ms: int) -> Decisi
         return Ask()
     what = _MISSED[STARTED] if missed[0] == STARTED else ", ".join(_MISSED[name] for name in missed)
     return Return(f"within {trial.trial_ms // 1000} s it did not {what}")
+
+
+def unproven_ms(trial: Trial, wall_ms: int) -> int:
+    """For how long a version runs that nobody could prove; 0 while that is no matter of anybody's."""
+    since = wall_ms - trial.ordered_ms
+    return since if trial.phase == RUNNING and since > UNPROVEN_MS else 0
 
 
 def failed_starts(facts: Facts) -> int:

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from hostler.agent.upgrade import records, slots
 from hostler.agent.upgrade.installed import Installed
+from hostler.agent.upgrade.offered import check_offered
 from hostler.agent.upgrade.places import PACKAGED, Places
 from hostler.agent.upgrade.records import ACTIVATE, ROLLBACK, Trial
 from hostler.agent.upgrade.slots import Found
@@ -32,7 +33,7 @@ def activation(installed: Installed, version: str, who: Who, trial_seconds: int,
     """None where that version runs already, whole, and nothing is to be repaired. Blocking: reads the slot.
 
     Raises:
-        HostlerError: `upgrade_not_staged`, `downgrade_denied`.
+        HostlerError: `upgrade_not_staged`, `downgrade_denied`, `release_withdrawn`, `release_stale`.
     """
     places = installed.places
     slot = slots.whole(places, version, first=installed.running)
@@ -41,11 +42,17 @@ def activation(installed: Installed, version: str, who: Who, trial_seconds: int,
     if slot.name == installed.running and not repair:
         return None
     _check_order(places, slot)
+    if slot.name not in (installed.running, PACKAGED):
+        check_offered(installed, slot, who.now_ms)
     return _trial(installed, slot, who, trial_seconds, ACTIVATE, "")
 
 
 def rollback(installed: Installed, to_version: str, who: Who, trial_seconds: int, reason: str) -> Trial:
-    """Raises `upgrade_not_staged`, `downgrade_denied` for a version that has not stood a trial here."""
+    """What has stood a trial here may be returned to, whatever is signed by now: a node that has to go back goes.
+
+    Raises:
+        HostlerError: `upgrade_not_staged`; as `activation` for a version that has not stood a trial here.
+    """
     places, book = installed.places, records.book(installed.places)
     if to_version:
         slot = slots.whole(places, to_version, first=book.previous or PACKAGED)
@@ -56,6 +63,7 @@ def rollback(installed: Installed, to_version: str, who: Who, trial_seconds: int
         raise error("upgrade_not_staged", f"there is no {to_version or 'earlier version'} on this node to return to")
     if slot.name not in (*book.good, book.previous, PACKAGED):
         _check_order(places, slot)
+        check_offered(installed, slot, who.now_ms)
     return _trial(installed, slot, who, trial_seconds, ROLLBACK, reason)
 
 

@@ -1,6 +1,7 @@
 """What is written down of versions and trials: small files, each replaced whole and synced before it counts.
 
 All are root's and hold no secret. Whatever cannot be read is as if it were not there: no file here is needed to run.
+A version reads what a later one wrote, after a way back: fields are only ever added, and those unknown are passed over.
 """
 
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import TypeVar
 import msgspec
 
 from hostler.agent.upgrade.places import Places
-from hostler.base.errors import error
+from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
+from hostler.base.strict import decode_record
 from hostler.pki.agent_report import Returned
 from hostler.pki.storage import write_public
 
@@ -145,10 +147,10 @@ def note_verdict(places: Places, made: Verdict) -> None:
 def read(path: Path, type_: type[T]) -> T | None:
     try:
         with path.open("rb") as file:
-            return msgspec.json.decode(file.read(_MOST_BYTES), type=type_)
+            return decode_record(file.read(_MOST_BYTES), type_)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as err:
+    except (OSError, HostlerError) as err:
         _log.warning("upgrade.record_unreadable", path=str(path), error_type=type(err).__name__)
         return None
 

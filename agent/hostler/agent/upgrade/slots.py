@@ -19,7 +19,7 @@ from hostler.base.digest import sha256_hex
 from hostler.base.errors import HostlerError, error
 from hostler.pki import agent_report
 from hostler.pki.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest, differences, parse_manifest
-from hostler.pki.releases import Release
+from hostler.pki.releases import Release, may_install
 
 NEW = ".new-"
 RELEASE = "release.json"  # beside the slots: what the update keys signed of each
@@ -204,7 +204,9 @@ def prune(places: Places, keep: frozenset[str]) -> tuple[str, ...]:
     trial = records.trial(places)
     book = records.book(places)
     kept = (
-        keep | {current(places), book.previous, places.running()} | ({trial.slot, trial.from_slot} if trial else set())
+        keep
+        | {current(places), before(places), book.previous, places.running()}
+        | ({trial.slot, trial.from_slot} if trial else set())
     )
     names = [path.name for path in places.slots.iterdir()]
     for name in names:  # the marks first: what is half removed is no slot
@@ -230,20 +232,34 @@ def listing(places: Places, running: str = "") -> tuple[agent_report.Slot, ...]:
     """For the node's report. `running`: the slot of this process; by default as `Places.running` says."""
     running = running or places.running()
     book, trial = records.book(places), records.trial(places)
-    before = trial.from_slot if trial else book.previous
+    previous, there = trial.from_slot if trial else book.previous, every(places)
+    version = next((one.version for one in there if one.name == running), "")
 
-    def state(name: str) -> str:
-        if name == running:
+    def state(one: Found) -> str:
+        if one.name == running:
             return "running"
-        if name in book.bad:
+        if one.name in book.bad:
             return "bad"
-        if name == before:
+        if one.name == previous:
             return "previous"
-        return "packaged" if name == PACKAGED else "staged"
+        if one.name == PACKAGED:
+            return "packaged"
+        if one.name in book.good:
+            return "kept"
+        return "staged" if _is_ahead(places, one, version) else "superseded"
 
-    return tuple(
-        agent_report.Slot(version=one.version, commit=one.commit, state=state(one.name)) for one in every(places)
-    )
+    return tuple(agent_report.Slot(version=one.version, commit=one.commit, state=state(one)) for one in there)
+
+
+def _is_ahead(places: Places, one: Found, running_version: str) -> bool:
+    """Whether a node that runs `running_version` might go there."""
+    release = release_of(places, one.name)
+    try:
+        if release is not None:
+            may_install(release, running_version)
+    except HostlerError:
+        return False
+    return release is not None
 
 
 def sync(folder: Path) -> None:

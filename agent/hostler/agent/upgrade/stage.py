@@ -10,14 +10,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from hostler.agent.fetch.blob import Owner, Wanted, pull
 from hostler.agent.fetch.document import Question, read
 from hostler.agent.host.swap import sync_file_system
 from hostler.agent.host.threads import start
 from hostler.agent.upgrade import records, slots
 from hostler.agent.upgrade.installed import Installed
+from hostler.agent.upgrade.offered import Known, known
 from hostler.agent.upgrade.places import PACKAGED, Places
 from hostler.agent.upgrade.slots import Found
 from hostler.agent.upgrade.unpack import unpack
@@ -31,12 +30,6 @@ from hostler.pki.releases import MAX_DOCUMENT_BYTES, Release, may_install, parse
 _log = get_logger("hostler.agent.upgrade.stage")
 ROOM_FACTOR = 3  # the package, what it unpacks to, its bytecode
 _BY_SIZE = 8  # what a package unpacks to, with its bytecode, in its own sizes; measured: 6
-
-
-class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """The metadata that was believed last; older is a replay (U3)."""
-
-    trusted: dict[str, bytes] = {}
 
 
 class Staged(NamedTuple):
@@ -92,8 +85,8 @@ class Stager:
             raise error("bad_response", f"the releases' metadata was answered with status {document.answer.status}")
         now_ms, trust = self._owner.clock.now_ms(), self._installed.trust()
         trust.check_fresh(now_ms)
-        known = records.read(self._places.releases, Known) or Known()
-        verified = verify_releases(parse_metadata(document.body), trust.keyset, known.trusted, now_ms)
+        before = known(self._places).trusted
+        verified = verify_releases(parse_metadata(document.body), trust.keyset, before, now_ms)
         records.write(self._places.releases, Known(trusted=verified.trusted))
         release = verified.find(self._wanted.version, self._wanted.suite)
         if (release.sha256, release.size) != (self._wanted.sha256, self._wanted.size_bytes):

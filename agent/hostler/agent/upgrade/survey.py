@@ -28,6 +28,7 @@ class Self:
     Attributes:
         certificate: what is wrong with the certificate, "" for nothing.
         config_digest: sha256 of the configuration that this process was started with, "" where it is not known.
+        unproven: of a version whose trial does not come to an end, for how long it goes on; "" for any other.
     """
 
     version: str
@@ -36,6 +37,7 @@ class Self:
     certificate: str
     config: Path
     config_digest: str
+    unproven: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,7 @@ def look(places: Places, running: str, me: Self, root: Path = Path("/")) -> Seen
         others = stand_in.evidence(places, running)
         return Seen(files=(missing,), config=config, slots=others, config_digest=config_digest)
     files = tuple(_file_evidence(home, manifest, running))
-    units = tuple(_unit_evidence(root, installed))
+    units = tuple(_unit_evidence(root, manifest, installed))
     return Seen(
         suite=manifest.suite,
         files=files,
@@ -78,7 +80,7 @@ def look(places: Places, running: str, me: Self, root: Path = Path("/")) -> Seen
         config=config,
         slots=stand_in.evidence(places, running),
         files_digest=_over(manifest.files, files),
-        units_digest=_over(installed.units, units),
+        units_digest=_over(manifest.units, units),
         config_digest=config_digest,
         whole=True,
     )
@@ -92,7 +94,10 @@ def judge(me: Self, seen: Seen) -> tuple[DriftState, tuple[Evidence, ...]]:
     certificate: tuple[Evidence, ...] = ()
     if me.certificate:
         certificate = (Evidence(kind="certificate", name=_CERTIFICATE, expected="valid", found=me.certificate),)
-    broken = (*seen.slots, *seen.files, *seen.units, *seen.config)
+    trial: tuple[Evidence, ...] = ()
+    if me.unproven:
+        trial = (Evidence(kind="trial", name=me.version, expected="proved", found=me.unproven),)
+    broken = (*trial, *seen.slots, *seen.files, *seen.units, *seen.config)
     behind = _behind(me)
     evidence = (*certificate, *broken, *behind)[:MOST_EVIDENCE]
     if certificate:
@@ -122,11 +127,13 @@ def _file_evidence(home: Path, manifest: Manifest, running: str) -> Iterator[Evi
         yield _changed("file", path, expected, digest(home / path))
 
 
-def _unit_evidence(root: Path, manifest: Manifest) -> Iterator[Evidence]:
+def _unit_evidence(root: Path, manifest: Manifest, installed: Manifest) -> Iterator[Evidence]:
+    """By what the running version was built with. Units come by the package alone, so they may be of an older one."""
     for name, expected in sorted(manifest.units.items()):
         found = digest(root / UNITS / name)
         if found != expected:
-            yield _changed("unit", f"/{UNITS / name}", expected, found)
+            older = found and found == installed.units.get(name) and installed.version != manifest.version
+            yield _changed("unit", f"/{UNITS / name}", expected, f"of package {installed.version}" if older else found)
         for folder in OVERRIDES:
             parts = [root / folder / name, *sorted((root / folder / f"{name}.d").glob("*.conf"))]
             for part in parts:

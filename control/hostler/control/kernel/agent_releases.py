@@ -13,7 +13,7 @@ from hostler.pki.agent_report import AgentReport, Slot
 from hostler.pki.releases import Release, may_install
 
 replace = msgspec.structs.replace
-_GOOD_SLOTS = ("previous", "packaged")  # they have stood their trial on this node, or came with it
+_GOOD_SLOTS = ("previous", "packaged", "kept")  # they have stood their trial on this node, or came with it
 
 
 def publish(draft: Draft, command: PublishReleases) -> Decision:

@@ -3,27 +3,37 @@
 import msgspec
 import pytest
 
+import support.slots
 from hostler.agent.upgrade import ending, order, records, slots
 from hostler.agent.upgrade.installed import Installed
 from hostler.agent.upgrade.order import Who, activation, check_free, rollback
 from hostler.agent.upgrade.places import PACKAGED, Places
 from hostler.agent.upgrade.records import KEPT, RETURNED, RETURNING, Book, Trial
+from support.keys import NOW
 from support.refusals import refused
-from support.slots import installed_in, make_slot, places_in, release
+from support.releases import House
+from support.slots import make_slot, offer, places_in, release
 
-WHO = Who("uid", "tsk", "boot", 1000)
+WHO = Who("uid", "tsk", "boot", NOW)
+HOUSE = House()
 
 
 @pytest.fixture
 def places(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Places:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(order, "__version__", "1.0.0")
+    HOUSE.releases = ()
     return places_in(tmp_path)
+
+
+def installed_in(places: Places, running: str = PACKAGED) -> Installed:
+    return support.slots.installed_in(places, running, HOUSE)
 
 
 def stage(places: Places, version: str, name: str = "", **more: tuple[str, ...]) -> str:
     name = name or f"{version}-c0ffee00"
     make_slot(places, name, version)
     slots.note_release(places, name, release(version, **more))
+    offer(places, HOUSE, *HOUSE.releases, release(version, **more))
     return name
 
 
