@@ -12,10 +12,10 @@ import pytest
 from conftest import need, need_root, need_slow
 from hostler.base.version import __version__
 from hostler.cli.demo_files import program
-from support.debs import ROOT, built
+from support.debs import BOOKWORM, ROOT, built
 from support.dockerd import Dockerd, dockerd
 from support.house import House, open_house
-from support.machines import base_tree
+from support.machines import debian_tree
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600), pytest.mark.xdist_group("docker")]
 
@@ -27,7 +27,7 @@ def build(out: Path) -> Path:
     need_root()
     command = [sys.executable, "packaging/build_image.py", "--deb", str(built("hostler-control")), "--level", "0"]
     done = subprocess.run(
-        [*command, "--base", str(base_tree()), "--out", str(out)],
+        [*command, "--base", str(debian_tree(BOOKWORM)), "--out", str(out)],
         cwd=ROOT,
         capture_output=True,
         text=True,

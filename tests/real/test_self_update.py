@@ -10,17 +10,19 @@ from collections.abc import Iterator
 import pytest
 
 from conftest import need_slow
-from support.agent_releases import open_releases
+from support.agent_releases import CA, open_releases
 from support.bad_agents import good_package
+from support.debs import NUMBERS, need_suite
 from support.hosts import AGENT, SESSION, Busy, open_hosts
 from support.updating import ACTIVATE, BASE, LIMIT_S, ROLLBACK, SHORT_S, STAGE, TRIAL, Updater
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400), pytest.mark.xdist_group("machines")]
 
 
-@pytest.fixture(scope="module")
-def updater() -> Iterator[Updater]:
-    with open_hosts(1) as bed, open_releases(bed) as releases:
+@pytest.fixture(scope="module", params=NUMBERS)
+def updater(request: pytest.FixtureRequest) -> Iterator[Updater]:
+    need_suite(request.param)
+    with open_hosts(1, suite=request.param) as bed, open_releases(bed) as releases:
         yield Updater(bed, releases)
 
 
@@ -125,14 +127,13 @@ def test_U1_when_both_versions_are_bad_the_package_runs(updater: Updater) -> Non
     host = updater.host
     slot = updater.record("book")["good"][-1]
     version = updater.staged("crash_loops")
-    site = f"{BASE}/slots/{slot}/lib/python3.11/site-packages/hostler/agent/main.py"
-    good = host.read(site)
+    (site,) = host.path(f"{BASE}/slots/{slot}").glob("lib/*/site-packages/hostler/agent/main.py")
+    good = site.read_text()
     with updater.held_at("before_intent:stop:trial.return", agent=False) as held:
         operation_id = updater.activate(version)
         held()
-        host.put(
-            site, good.replace("def _run(", "import sys\n\ndef _run(").replace("    leave_no_core()", "    sys.exit(1)")
-        )
+        bad = good.replace("def _run(", "import sys\n\ndef _run(").replace("    leave_no_core()", "    sys.exit(1)")
+        site.write_text(bad)
         host.run("systemctl", "kill", "--signal=KILL", TRIAL)
     updater.ended(operation_id)
     updater.check_one_agent("0.1.0")
@@ -237,14 +238,23 @@ def test_LC_13_EV_09_an_administrator_returns_to_the_version_before(updater: Upd
     )  # fmt: skip
 
 
-@pytest.mark.usefixtures("slow")
-def test_LC_13_an_installation_by_dpkg_wins_over_every_slot(updater: Updater) -> None:
+# -- the last, which leaves the host without its agent ----------------------------------------------------------------
+
+
+def test_LC_13_PG_03_an_installation_by_dpkg_wins_over_every_slot_and_a_purge_leaves_none(updater: Updater) -> None:
     host, version = updater.host, "3.0.0"
-    host.put("/root/next.deb", good_package(version))  # with its maintainer scripts
+    if not host.exists(f"{BASE}/current"):
+        activated = updater.staged()
+        updater.kept(activated, updater.activate(activated))
+    identity = host.read("/var/lib/hostler/identity/node.json")
+    host.put("/root/next.deb", good_package(version, updater.bed.suite))  # with its maintainer scripts
     host.run("systemd-run", "--wait", "--unit=install", "dpkg", "-i", "/root/next.deb")
     updater.runs = version
     updater.check_one_agent(version)
     assert not host.exists(f"{BASE}/current")
+    assert host.read("/var/lib/hostler/identity/node.json") == identity
+    host.run("rm", CA)  # the operator's own
     host.run("systemd-run", "--wait", "--unit=purge", "dpkg", "--purge", "hostler-agent")
-    assert not host.exists(BASE)
     assert [host.unit(unit).active for unit in (AGENT, SESSION, TRIAL)] == ["inactive"] * 3
+    found = host.run("find", "/", "-xdev", "-path", "/proc", "-prune", "-o", "-name", "*hostler*", "-print")
+    assert found.split() == []

@@ -32,23 +32,26 @@ from hostler.pki.manifest import HOME, MANIFEST, parse_manifest
 from hostler.pki.releases import pack_metadata
 from support.bad_agents import KINDS, Change
 from support.certs import make_server_certs
-from support.debs import built
+from support.debs import BOOKWORM, built
 from support.hosts import AGENT, Bed
 from support.releases import ar, file_entry, tar
 
 CA, TOML = "/etc/hostler/packages-ca.pem", "/etc/hostler/agent.toml"
-SUITE = "bookworm"
 Members = dict[str, tuple[tarfile.TarInfo, bytes]]
 
 
-@functools.cache
-def version_of(version: str, kind: str = "") -> Path:
+def version_of(version: str, kind: str = "", suite: str = BOOKWORM) -> Path:
     """A package of this checkout under another version, with one thing wrong where `kind` names it; its manifest fits.
 
     Kept until this process ends. Made in memory: dpkg takes ten times as long,
     and takes no PAX headers.
     """
-    members, about, name = _built()
+    return _made(version, kind, suite)
+
+
+@functools.cache
+def _made(version: str, kind: str, suite: str) -> Path:
+    members, about, name = _built(suite)
     changes = [Change("hostler/base/version.py", f'"{__version__}"', f'"{version}"'), *([KINDS[kind]] if kind else [])]
     changed = {}
     for path, (_, data) in members.items():
@@ -73,9 +76,9 @@ def version_of(version: str, kind: str = "") -> Path:
 
 
 @functools.cache
-def _built() -> tuple[Members, Members, str]:
+def _built(suite: str) -> tuple[Members, Members, str]:
     """Files of the package of this checkout, those that are about it (its scripts, too), and its name."""
-    source = built("hostler-agent")
+    source = built("hostler-agent", suite=suite)
     tree, control = (_dpkg(word, str(source)) for word in ("--fsys-tarfile", "--ctrl-tarfile"))
     return _members(tree), _members(control), source.name
 
@@ -123,6 +126,7 @@ class Releases:
 
     def __init__(self, bed: Bed, directory: Path, url: str, served: dict[str, bytes]) -> None:
         self._pki, self.directory, self.url, self.served = bed.house.home / "pki", directory, url, served
+        self._suite = bed.suite
         do_releases("init", str(directory), *self._signed())
 
     def publish(self, package: Path, *options: str) -> None:
@@ -140,7 +144,7 @@ class Releases:
             "sha256": hashlib.sha256(data).hexdigest(),
             "size_bytes": len(data),
             "metadata_url": self.url + "/releases.json",
-            "suite": SUITE,
+            "suite": self._suite,
         }
 
     def _signed(self) -> list[str]:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hostler.base.version import __version__
-from support.debs import built
+from support.debs import BOOKWORM, built
 
 SLOW_S = 20
 
@@ -63,19 +63,19 @@ KINDS: Mapping[str, Change] = {
 }
 
 
-def bad_package(kind: str, version: str) -> Path:
+def bad_package(kind: str, version: str, suite: str = BOOKWORM) -> Path:
     """A `.deb`, kept until this process ends; made once for each kind and version."""
-    return _made(kind, version)
+    return _made(kind, version, suite)
 
 
-def good_package(version: str) -> Path:
+def good_package(version: str, suite: str = BOOKWORM) -> Path:
     """The same with nothing wrong but its version, in a tenth of the time that a build takes."""
-    return _made("", version)
+    return _made("", version, suite)
 
 
 @functools.cache
-def _made(kind: str, version: str) -> Path:
-    source = built("hostler-agent")
+def _made(kind: str, version: str, suite: str) -> Path:
+    source = built("hostler-agent", suite=suite)
     place = Path(tempfile.mkdtemp(prefix="hostler-bad-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     tree = place / "tree"

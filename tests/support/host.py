@@ -17,7 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.machines import Machine
+from support.control_groups import joined
+from support.machines import BOOT, Machine, hierarchy
 from support.places import Place, ip
 
 AGENT, SESSION = "hostler-agent.service", "hostler-session.service"
@@ -27,17 +28,11 @@ SECRET = (".token", "/user-data")
 DISK = "2G"  # at most; it takes what is written
 
 START = """set -e
-for tree in systemd unified ""; do
-  if [ -e /sys/fs/cgroup/$tree/cgroup.procs ]; then
-    mkdir -p /sys/fs/cgroup/$tree/hostler-hosts/$4
-    echo $$ > /sys/fs/cgroup/$tree/hostler-hosts/$4/cgroup.procs
-  fi
-done
 mount -o loop,noatime "$1/image" "$1/disk"
 mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/disk/upper,workdir=$1/disk/work" "$1/root"
 name=$3
 directory=$1
-shift 4
+shift 3
 exec systemd-nspawn -q -D "$directory/root" -M "$name" "$@"
 """
 CABLE = "[Match]\nName=host0\n[Network]\nAddress={own}/24\nGateway={gateway}\nLinkLocalAddressing=no\n"
@@ -59,12 +54,12 @@ class Unit:
 
 
 class Host:
-    """`name` is its host name and its node's name."""
+    """`name` is its host name and its node's name; `suite` is the Debian that its tree is of."""
 
-    def __init__(self, place: Place, index: int, name: str, lower: Sequence[Path]) -> None:
+    def __init__(self, place: Place, index: int, name: str, lower: Sequence[Path], suite: str) -> None:
         self.name, self.address = name, place.address_of(index)
         self.directory = place.directory / name
-        self._place, self._index, self._lower = place, index, lower
+        self._place, self._index, self._lower, self._suite = place, index, lower, suite
         self._process: subprocess.Popen[bytes] | None = None
 
     # -- power --------------------------------------------------------------------------------------------------------
@@ -99,17 +94,14 @@ class Host:
     def power_on(self) -> None:
         """Starts to boot; `booted` waits for the end of it."""
         assert self._process is None, f"{self.name} runs already"
-        options = [f"--network-bridge={self._place.bridge}", f"--hostname={self.name}", "--boot", "--register=no"]
-        options += ["--keep-unit", "--kill-signal=SIGRTMIN+3", "--console=pipe"]
-        options += ["--system-call-filter=landlock_create_ruleset landlock_add_rule landlock_restrict_self"]
-        group = f"{self._place.number}/{self._index}"
+        options = [f"--network-bridge={self._place.bridge}", f"--hostname={self.name}", *BOOT]
         script = ["/bin/sh", "-c", START, "start", str(self.directory), ":".join(map(str, self._lower))]
         # whatever ends this process: its machines end with it, by the first process of a namespace around each
         spaces = ["unshare", "--mount", "--propagation=private", "--pid", "--fork", "--mount-proc", "--kill-child"]
-        command = ["setpriv", "--pdeathsig=KILL", *spaces, *script]
+        command = ["setpriv", "--pdeathsig=KILL", *spaces, *script, self._place.machine(self._index), *options]
         with self.console.open("ab") as console:
             self._process = subprocess.Popen(
-                [*command, self._place.machine(self._index), group, *options],
+                joined(f"{self._place.group}/{self._index}", command), env=os.environ | hierarchy(self._suite),
                 stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True,
             )  # fmt: skip
 

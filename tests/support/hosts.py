@@ -61,11 +61,11 @@ from typing import Any
 
 from conftest import need, need_root
 from hostler.cli.demo_files import program
-from support.debs import built
+from support.debs import BOOKWORM, built
 from support.front import ENROL, NODE, Busy, Front
 from support.host import AGENT, SESSION, Host, Unit
 from support.house import ORG, PROJECT, House, open_house
-from support.machines import base_tree
+from support.machines import debian_tree
 from support.places import Place, kept, place
 
 __all__ = ["AGENT", "SESSION", "Bed", "Busy", "Host", "Unit", "open_hosts"]
@@ -83,12 +83,12 @@ rm "$2/root/agent.deb"
 
 
 @functools.cache
-def installed_tree() -> tuple[Path, Path]:
+def installed_tree(suite: str) -> tuple[Path, Path]:
     """Layers for an overlay, the upper one first: a machine on which the package was installed but never started."""
-    made, base = kept(), base_tree()
+    made, base = kept(), debian_tree(suite)
     for part in ("upper", "work", "root"):
         (made / part).mkdir()
-    script = ["/bin/sh", "-c", INSTALL, "install", str(base), str(made), str(built(AGENT_PACKAGE))]
+    script = ["/bin/sh", "-c", INSTALL, "install", str(base), str(made), str(built(AGENT_PACKAGE, suite=suite))]
     command = ["unshare", "--mount", "--propagation=private", *script]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -98,9 +98,11 @@ def installed_tree() -> tuple[Path, Path]:
 class Bed:
     """See the module. Hosts are n1, n2, ... in order."""
 
-    def __init__(self, house: House, front: Front, at: Place, count: int, labels: Mapping[str, dict[str, str]]) -> None:
-        self.house, self.front, self.address, self._labels = house, front, at.address, labels
-        self.hosts = {f"n{i + 1}": Host(at, i, f"n{i + 1}", installed_tree()) for i in range(count)}
+    def __init__(
+        self, house: House, front: Front, at: Place, count: int, labels: Mapping[str, dict[str, str]], suite: str
+    ) -> None:
+        self.house, self.front, self.address, self._labels, self.suite = house, front, at.address, labels, suite
+        self.hosts = {f"n{i + 1}": Host(at, i, f"n{i + 1}", installed_tree(suite), suite) for i in range(count)}
 
     def __getitem__(self, name: str) -> Host:
         return self.hosts[name]
@@ -111,7 +113,7 @@ class Bed:
 
     def make(self, host: Host, settings: str, *, enrol: bool) -> None:
         """Its disk. `settings`: the end of its agent.toml."""
-        upper, _ = installed_tree()
+        upper, _ = installed_tree(self.suite)
         toml = (upper / "etc/hostler/agent.toml").read_text()
         for port in (NODE, ENROL):
             toml = toml.replace(f"control.example.com:{port}", f"{self.address}:{port}")
@@ -196,6 +198,7 @@ def open_hosts(
     commands: Sequence[Any] = (),
     minters: Callable[[Path], str] = lambda home: "",
     labels: Mapping[str, dict[str, str]] = MappingProxyType({}),
+    suite: str = BOOKWORM,
 ) -> Iterator[Bed]:
     """Boots the hosts, and waits until all are in service unless they are not to `enrol`.
 
@@ -203,18 +206,19 @@ def open_hosts(
         settings: the end of every agent.toml.
         definitions, commands, minters: as `support.house.open_house` has them.
         labels: of the nodes, by name.
+        suite: the Debian release that the hosts are of.
     """
     need(*PROGRAMS)
     need_root()
     with ExitStack() as stack:
         beside = stack.enter_context(ThreadPoolExecutor(1))
-        making = beside.submit(installed_tree)
+        making = beside.submit(installed_tree, suite)
         house = stack.enter_context(open_house(definitions, commands, _tied, minters))
         house.serve()
         making.result()
         at = stack.enter_context(place())
         front = stack.enter_context(Front(at.address, house.ports, house.home / "pki/control"))
-        bed = Bed(house, front, at, count, labels)
+        bed = Bed(house, front, at, count, labels, suite)
         for host in bed.hosts.values():
             bed.make(host, settings, enrol=enrol)
         try:

@@ -1,6 +1,6 @@
-"""Booted systemd machines: `systemd-nspawn` on an overlay of one debootstrap tree.
+"""Booted systemd machines: `systemd-nspawn` on an overlay of a debootstrap tree, one for each Debian release.
 
-The tree is made once and kept in $HOSTLER_TEST_CACHE (else ~/.cache/hostler-tests). Its packages come
+A tree is made once and kept in $HOSTLER_TEST_CACHE (else ~/.cache/hostler-tests). Its packages come
 from wherever this machine's own apt gets them.
 """
 
@@ -11,13 +11,22 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+
+from support import control_groups
 
 INCLUDE = "systemd,systemd-sysv,dbus,python3"
 BOOT_SECONDS = 60.0
+BOOT = (
+    "--boot", "--register=no", "--keep-unit", "--kill-signal=SIGRTMIN+3", "--console=pipe",
+    # what a machine of its own has: commands of steps are confined by Landlock
+    "--system-call-filter=landlock_create_ruleset landlock_add_rule landlock_restrict_self",
+)  # fmt: skip
+OLD_GROUPS = {"bookworm"}  # suites whose systemd still boots on version 1 of control groups
 
 
 @dataclass(frozen=True)
@@ -49,17 +58,8 @@ def mirror() -> tuple[str, str]:
     return str(address).rstrip("/"), str(suite)
 
 
-def base_tree() -> Path:
-    """The tree all machines share, never written to after it was made."""
-    return debian_tree(mirror()[1])
-
-
-def debian_tree(suite: str, before: Callable[[], None] = lambda: None) -> Path:
-    """A minimal Debian of that release, never written to after it was made.
-
-    Args:
-        before: called where it has to be made, which takes minutes; may skip the test.
-    """
+def debian_tree(suite: str) -> Path:
+    """A minimal Debian of that release, which all machines share: never written to after it was made."""
     place = os.environ.get("HOSTLER_TEST_CACHE")
     cache = Path(place) if place else Path.home() / ".cache/hostler-tests"
     cache.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,6 @@ def debian_tree(suite: str, before: Callable[[], None] = lambda: None) -> Path:
     with (cache / "machine.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # workers of one run need it at the same time
         if not tree.exists():
-            before()
             making = cache / f"making-{suite}"
             shutil.rmtree(making, ignore_errors=True)
             command = ["debootstrap", "--variant=minbase", f"--include={INCLUDE}", suite, str(making), mirror()[0]]
@@ -85,15 +84,30 @@ def proxied() -> dict[str, str]:
     return dict(os.environ) | ({"http_proxy": match[1]} if match else {})
 
 
+def hierarchy(suite: str) -> dict[str, str]:
+    """The environment of systemd-nspawn: what it gives a machine of that release for control groups.
+
+    Version 2 alone for a systemd that refuses anything else (256 and later), as a host of that release has it; on a
+    machine with version 1 it is one without controllers. The others get what this machine has.
+    """
+    return {} if suite in OLD_GROUPS else {"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}
+
+
 @contextmanager
-def machine(directory: Path, name: str, files: Mapping[str, str], *, own_network: bool = True) -> Iterator[Machine]:
+def machine(
+    directory: Path, name: str, files: Mapping[str, str], *, own_network: bool = True, suite: str = ""
+) -> Iterator[Machine]:
     """Boots one with `files` laid over the tree; gone without a trace afterwards.
 
-    Without a network of its own it reaches what listens on this machine's loopback.
+    Without a network of its own it reaches what listens on this machine's loopback. `suite`: "" for this machine's own.
     """
+    suite = suite or mirror()[1]
     network = ("--private-network",) if own_network else ()
     _lay_over(directory / "upper", {"/etc/hostname": name + "\n"} | dict(files))
-    with _overlay(directory, base_tree()) as root, _running(directory, root, name, *network) as found:
+    with (
+        _overlay(directory, debian_tree(suite)) as root,
+        _running(directory, root, name, *network, environment=hierarchy(suite)) as found,
+    ):
         yield found
 
 
@@ -149,22 +163,29 @@ def _overlay(directory: Path, lower: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _running(directory: Path, root: Path, name: str, *options: str, unit: str = "") -> Iterator[Machine]:
+def _running(
+    directory: Path,
+    root: Path,
+    name: str,
+    *options: str,
+    unit: str = "",
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Machine]:
     process: subprocess.Popen[bytes] | None = None
+    group = f"hostler-machines/{os.getpid()}-{name}"
     try:
-        command = ["systemd-nspawn", "-q", "-D", str(root), "-M", name, *options, "--boot"]
-        # what a machine of its own has: commands of steps are confined by Landlock
-        command += ["--system-call-filter=landlock_create_ruleset landlock_add_rule landlock_restrict_self"]
-        command += ["--register=no", "--keep-unit", "--kill-signal=SIGRTMIN+3", "--console=pipe"]
+        command = ["systemd-nspawn", "-q", "-D", str(root), "-M", name, *options, *BOOT]
         command += [f"systemd.unit={unit}"] if unit else []
         with (directory / "console.log").open("wb") as console:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True
-            )
+                control_groups.joined(group, command), env=os.environ | dict(environment),
+                stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True,
+            )  # fmt: skip
         yield _booted(process, directory / "console.log")
     finally:
         if process is not None:
             _stop(process)
+        control_groups.remove(group)
 
 
 def _booted(process: "subprocess.Popen[bytes]", console: Path) -> Machine:

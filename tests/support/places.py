@@ -6,7 +6,6 @@ the one before has left.
 
 import atexit
 import fcntl
-import os
 import shutil
 import subprocess
 import tempfile
@@ -16,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from support import control_groups
+
 HELD = Path("/var/tmp/hostler-hosts")  # a disk: an overlay's upper layer and images of disks lie here
-GROUPS = [Path("/sys/fs/cgroup") / tree for tree in ("systemd", "unified", "")]
 MOST = 100
 
 
@@ -30,6 +30,11 @@ class Place:
     @property
     def directory(self) -> Path:
         return HELD / str(self.number)
+
+    @property
+    def group(self) -> str:
+        """The control group of its hosts."""
+        return f"hostler-hosts/{self.number}"
 
     @property
     def bridge(self) -> str:
@@ -107,14 +112,6 @@ def _make(found: Place) -> None:
 
 def _clear(found: Place) -> None:
     subprocess.run(["ip", "link", "delete", found.bridge], capture_output=True, check=False)
-    for group in GROUPS:
-        _remove_groups(group / "hostler-hosts" / str(found.number))
+    control_groups.remove(found.group)
     if found.directory.exists():
         shutil.rmtree(found.directory)
-
-
-def _remove_groups(top: Path) -> None:
-    """Directories that hold files which cannot be removed, and need not be."""
-    for directory, _, _ in os.walk(top, topdown=False):
-        with suppress(OSError):
-            Path(directory).rmdir()

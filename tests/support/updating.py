@@ -19,6 +19,7 @@ import msgspec
 
 from hostler.pki.releases import version_key
 from support.agent_releases import TOML, Releases, version_of
+from support.debs import NUMBERS
 from support.hosts import AGENT, Bed, Host
 from support.house import FINAL
 from support.releases import agent_package
@@ -86,13 +87,13 @@ class Updater:
 
     def published(self, kind: str = "", *, small: bool = False) -> str:
         version = f"1.{next(self._numbers)}.0"
-        self.releases.publish(self.small(version) if small else version_of(version, kind))
+        self.releases.publish(self.small(version) if small else version_of(version, kind, self.bed.suite))
         return version
 
     def small(self, version: str) -> Path:
         """A package in form, and no more."""
-        made = self.house.home / f"hostler-agent_{version}-1~deb12u1_amd64.deb"
-        made.write_bytes(agent_package(version))
+        made = self.house.home / f"hostler-agent_{version}-1~deb{NUMBERS[self.bed.suite]}u1_amd64.deb"
+        made.write_bytes(agent_package(version, suite=self.bed.suite))
         return made
 
     def submit(self, kind: str, inputs: dict[str, Any] | None = None) -> str:
