@@ -9,6 +9,7 @@ from support.mutant import Guard, outcome_without
 C = "hostler.agent.containers"
 CRI, LOGS = "tests/unit/agent/containers/test_cri_spec.py", "tests/unit/agent/containers/test_cri_logs.py"
 
+OWN = "tests/unit/agent/containers/test_cri_own.py"
 DOCKER, PULLS = "tests/unit/agent/containers/test_docker_spec.py", "tests/unit/agent/containers/test_pulls.py"
 GROUPS = "tests/unit/agent/containers/test_groups.py"
 PIPES, KEEPER = "tests/unit/agent/containers/test_cri_pipes.py", "tests/unit/agent/containers/test_cri_keeper.py"
@@ -37,6 +38,8 @@ GUARDS = {
     "containerd: a note is a file of its directory": (f"{C}.cri_noted", "if not _ID.fullmatch(container):", "if False:", f"{KEEPER}::test_K3_a_note_is_a_file_of_its_directory"),
     "docker: all capabilities are dropped": (f"{C}.docker_spec", "[] if spec.privileged else [\"ALL\"]", "[]", f"{DOCKER}::test_all_capabilities_are_dropped_but_those_that_are_kept"),
     "docker: a container is not privileged": (f"{C}.docker_spec", "\"Privileged\": spec.privileged", "\"Privileged\": True", f"{DOCKER}::test_nothing_is_privileged_that_was_not_asked_to_be"),
+    "containerd: a pod with our labels is not ours": (f"{C}.cri_spec", "each.metadata.uid == name and attempt in (\"\", name)", "True", f"{OWN}::test_J5_a_pod_of_kubernetes_with_our_labels_is_not_ours"),
+    "containerd: labels alone make nothing ours": (f"{C}.cri_spec", " and name == name_of(attempt, each.labels.get(PHASE, \"\"))", "", f"{OWN}::test_J5_a_container_is_ours_by_its_name_and_its_sandbox_and_not_by_labels_alone"),
     "docker: labels alone make nothing ours": (f"{C}.docker_spec", "found.name == name_of(attempt, phase)", "True", f"{DOCKER}::test_J5_a_container_is_ours_by_its_name_and_node_and_not_by_labels_alone"),
     "docker: what another node made is not ours": (f"{C}.docker_spec", "return named and found.labels.get(NODE, \"\") == node_id", "return named", f"{DOCKER}::test_J5_a_container_is_ours_by_its_name_and_node_and_not_by_labels_alone"),
     "docker: nothing else is listed": (f"{C}.docker", "for one in found if docker_spec.is_own(one, self._node_id)", "for one in found", "tests/real/test_docker_engine.py::test_J5_what_only_carries_our_labels_is_not_taken_for_ours"),

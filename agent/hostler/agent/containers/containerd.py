@@ -132,8 +132,8 @@ class Containerd:
 
         asked = self._sandboxes.containers({cri_spec.NAME: spec.name}), self.has_image(spec.image)
         here, has_image = await together(*asked)
-        if here:
-            return str(here[0].id)
+        if here and (own := (await self._sandboxes.all({cri_spec.NAME: spec.name}))[0]):
+            return str(own[0].id)
         if not has_image:
             raise error("image_missing", f"containerd does not hold {spec.image} for {spec.name}")
         if spec.devices.cdi:
