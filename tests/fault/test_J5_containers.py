@@ -26,8 +26,9 @@ class Escape:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.root = folder, folder / "root"
-        for path in ("data/sets", "srv", "etc/hostler", "run/containerd", "proc", "var/lib/hostler/state"):
+        for path in ("data/sets", "srv", "etc/hostler", "run/containerd", "proc/self", "var/lib/hostler/state"):
             (self.root / path).mkdir(parents=True)
+        (self.root / "proc/self/mountinfo").touch()
         (self.root / "data/file").touch()
         (self.root / "data/out").symlink_to("../etc")
         (self.root / "data/loop").symlink_to("sets")
@@ -185,6 +186,33 @@ async def test_J5_an_allowed_mount_that_is_swapped_for_a_link_is_refused_at_the_
             await KIND.apply(context)
     assert refused.value.code == "container_denied"
     assert escape.runtime.did("create") == []
+
+
+@pytest.mark.parametrize(
+    ("point", "options", "code"),
+    [
+        ("/data/sets/more", "rw", "container_denied"),
+        ("/data/sets/a\\040b/deep", "rw", "container_denied"),
+        ("/data/sets/more", "ro", ""),
+        ("/data/sets", "rw", ""),
+        ("/data/sets-2", "rw", ""),
+        ("/", "rw", ""),
+    ],
+)
+async def test_J5_nothing_below_a_read_only_mount_stays_writable(
+    escape: Escape, point: str, options: str, code: str
+) -> None:
+    """Runtimes make the mount itself read-only, and no other one below it."""
+    line = f"30 20 0:40 / {point} {options},relatime shared:9 - tmpfs tmpfs {options}\n"
+    (escape.root / "proc/self/mountinfo").write_text(line)
+    settings = {"allow_mounts": ("/data",), "allow_writable_mounts": ("/data/sets",)}
+    assert await escape.code(**mount("/data/sets"), settings=settings, planned=not code) == code
+    assert await escape.code(**mount("/data/sets", read_only=False), settings=settings, planned=True) == ""
+
+
+async def test_J5_a_read_only_mount_is_refused_where_what_is_below_it_cannot_be_seen(escape: Escape) -> None:
+    (escape.root / "proc/self/mountinfo").unlink()
+    assert await escape.code(**mount("/data/sets"), settings={"allow_mounts": ("/data",)}) == "container_denied"
 
 
 @pytest.mark.parametrize(("owner", "mode", "code"), [

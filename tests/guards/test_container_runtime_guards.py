@@ -9,6 +9,7 @@ from support.mutant import Guard, outcome_without
 C = "hostler.agent.containers"
 CRI, LOGS = "tests/unit/agent/containers/test_cri_spec.py", "tests/unit/agent/containers/test_cri_logs.py"
 
+OWN = "tests/unit/agent/containers/test_cri_own.py"
 DOCKER, PULLS = "tests/unit/agent/containers/test_docker_spec.py", "tests/unit/agent/containers/test_pulls.py"
 GROUPS = "tests/unit/agent/containers/test_groups.py"
 PIPES, KEEPER = "tests/unit/agent/containers/test_cri_pipes.py", "tests/unit/agent/containers/test_cri_keeper.py"
@@ -27,8 +28,9 @@ GUARDS = {
     "what has not ended is no end": (f"{C}.cri_spec", "cri.CONTAINER_UNKNOWN: State.UNKNOWN", "cri.CONTAINER_UNKNOWN: State.EXITED", f"{CRI}::test_RN_08_what_has_not_ended_is_no_end"),
     "a log is no link": (f"{C}.cri_logs", "os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC", "os.O_RDONLY | os.O_CLOEXEC", f"{LOGS}::test_a_log_that_is_a_link_is_not_followed"),
     "containerd: shared memory lies in our own directory": (f"{C}.shm", "if not stat.S_ISDIR(said.st_mode) or said.st_uid != os.geteuid() or said.st_mode & 0o022:", "if False:", f"{GROUPS}::test_J5_a_directory_that_somebody_else_may_have_made_holds_no_shared_memory"),
-    "containerd: its pipes are left to it": (f"{C}.cri_pipes", "if self._is_read() and time.monotonic() - begun < _SLOW_S:", "if False:", f"{PIPES}::test_K3_what_containerd_reads_is_left_to_it"),
-    "containerd: only pipes are held": (f"{C}.cri_pipes", "not stat.S_ISFIFO(said.st_mode) or ", "", f"{PIPES}::test_K3_a_pipe_is_held_once_and_only_a_pipe"),
+    "containerd: one that comes back reads nothing": (f"{C}.cri_pipes", "if path.is_symlink():", "if False:", f"{PIPES}::test_K3_containerd_reads_nothing_of_it_not_even_one_that_comes_back"),
+    "containerd: only pipes are taken": (f"{C}.cri_pipes", "if not stat.S_ISFIFO(path.lstat().st_mode):", "if False:", f"{PIPES}::test_K3_a_pipe_is_taken_once_and_only_a_pipe"),
+    "containerd: only pipes are held": (f"{C}.cri_pipes", "if not stat.S_ISFIFO(os.fstat(fd).st_mode):", "if False:", f"{PIPES}::test_K3_what_the_next_keeper_finds_in_a_pipe_comes_to_the_log"),
     "containerd: a log is no link for its keeper": (f"{C}.cri_pipes", "os.O_CREAT | os.O_NOFOLLOW", "os.O_CREAT", f"{PIPES}::test_K3_a_log_that_is_gone_or_a_link_is_not_written"),
     "containerd: what had begun is not begun again": (f"{C}.containerd", "if self._kept.noted(container).begun:", "if False:", f"{KEEPER}::test_K3_what_had_begun_when_containerd_was_killed_is_not_begun_again"),
     "containerd: only what never began is made anew": (f"{C}.cri_spec", "if noted.cut and not noted.begun else State.LOST", "if noted.cut else State.LOST", f"{CRI}::test_K3_a_start_that_was_cut_off_is_begun_again_only_where_nothing_ran"),
@@ -36,6 +38,8 @@ GUARDS = {
     "containerd: a note is a file of its directory": (f"{C}.cri_noted", "if not _ID.fullmatch(container):", "if False:", f"{KEEPER}::test_K3_a_note_is_a_file_of_its_directory"),
     "docker: all capabilities are dropped": (f"{C}.docker_spec", "[] if spec.privileged else [\"ALL\"]", "[]", f"{DOCKER}::test_all_capabilities_are_dropped_but_those_that_are_kept"),
     "docker: a container is not privileged": (f"{C}.docker_spec", "\"Privileged\": spec.privileged", "\"Privileged\": True", f"{DOCKER}::test_nothing_is_privileged_that_was_not_asked_to_be"),
+    "containerd: a pod with our labels is not ours": (f"{C}.cri_spec", "each.metadata.uid == name and attempt in (\"\", name)", "True", f"{OWN}::test_J5_a_pod_of_kubernetes_with_our_labels_is_not_ours"),
+    "containerd: labels alone make nothing ours": (f"{C}.cri_spec", " and name == name_of(attempt, each.labels.get(PHASE, \"\"))", "", f"{OWN}::test_J5_a_container_is_ours_by_its_name_and_its_sandbox_and_not_by_labels_alone"),
     "docker: labels alone make nothing ours": (f"{C}.docker_spec", "found.name == name_of(attempt, phase)", "True", f"{DOCKER}::test_J5_a_container_is_ours_by_its_name_and_node_and_not_by_labels_alone"),
     "docker: what another node made is not ours": (f"{C}.docker_spec", "return named and found.labels.get(NODE, \"\") == node_id", "return named", f"{DOCKER}::test_J5_a_container_is_ours_by_its_name_and_node_and_not_by_labels_alone"),
     "docker: nothing else is listed": (f"{C}.docker", "for one in found if docker_spec.is_own(one, self._node_id)", "for one in found", "tests/real/test_docker_engine.py::test_J5_what_only_carries_our_labels_is_not_taken_for_ours"),

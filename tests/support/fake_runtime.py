@@ -36,6 +36,7 @@ class FakeContainer:
     starts: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     ignores_term: bool = False
+    pid: int = 0
 
     def say(self, text: str, stream: str = "stdout") -> None:
         self.lines.append((stream, text))
@@ -146,7 +147,7 @@ class FakeRuntime:
 
     async def status(self, container: str) -> Status:
         one = self._get("status", container)
-        return Status(state=one.state, exit_code=one.exit_code, signal=one.signal, started_at_ms=0)
+        return Status(state=one.state, exit_code=one.exit_code, signal=one.signal, started_at_ms=0, pid=one.pid)
 
     async def wait(self, container: str) -> Status:
         while True:

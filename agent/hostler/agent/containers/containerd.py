@@ -211,7 +211,8 @@ class Containerd:
     async def _all_said(self, container: str, log: Path) -> None:
         """Until all that an ended container said stands in its log, and its writer has let go of it."""
         await self._kept.settled(container)
-        await cri_logs.written(log)
+        if not self._kept.writes(container):
+            await cri_logs.written(log)
 
     async def logs(self, container: str, cursor: str = "", *, follow: bool = False) -> AsyncIterator[Line]:
         said, _ = await self._look(container, verbose=False)
@@ -355,7 +356,7 @@ class Containerd:
         async with asyncio.TaskGroup() as group:
             told = group.create_task(self._ends(said.id))
             while not (await asyncio.wait((told,), timeout=_LOOK_S))[0]:
-                if cri_logs.turn_away(path, most // 2):
+                if cri_logs.turn_away(path, most // 2) and not self._kept.writes(said.id):
                     await self._reopen(said.id)
         return asyncio.get_running_loop().time() - begun > _SETTLE_S
 

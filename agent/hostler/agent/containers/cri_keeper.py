@@ -1,7 +1,7 @@
 """Starts containers of containerd for the agent, and outlives it: one process a node.
 
 Run as `python -I -m hostler.agent.containers.cri_keeper SOCKET DIRECTORY`, in a session of its own. containerd gives up
-the start of a container whose caller dies; this caller lives on. From the start of a container to its end it holds the
+the start of a container whose caller dies; this caller lives on. From the start of a container to its end it reads the
 pipes that the container speaks through (`cri_pipes`), and notes what containerd forgets when it is killed in the wrong
 moment (`cri_noted`): that the program had begun, and how it ended. The directory holds the notes, `lock`, and the
 SEQPACKET socket `s`, one request a connection:
@@ -17,10 +17,8 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import select
 import signal
 import socket
-import struct
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -29,8 +27,8 @@ import grpc
 import msgspec
 
 from hostler.agent.containers.cri_client import CRI_METADATA, Client
-from hostler.agent.containers.cri_noted import Notes
-from hostler.agent.containers.cri_pipes import Pipes
+from hostler.agent.containers.cri_noted import STREAMS, Notes
+from hostler.agent.containers.cri_pipes import Pipes, give_back
 from hostler.agent.containers.cri_sandboxes import MAKE_S
 from hostler.base.clock import SystemClock
 from hostler.base.errors import HostlerError
@@ -58,36 +56,11 @@ class Said(msgspec.Struct, frozen=True):
     stateDir: str = ""  # noqa: N815 - containerd's spelling
 
 
-class Daemon:
-    """Whether containerd lives, by the process that listens on its socket."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._process = -1
-
-    def lives(self) -> bool:
-        if self._process >= 0 and not select.select([self._process], [], [], 0)[0]:
-            return True
-        if self._process >= 0:
-            os.close(self._process)
-            self._process = -1
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
-            try:
-                probe.connect(str(self._path))
-                pid = struct.unpack("3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-                self._process = os.pidfd_open(pid)
-            except BlockingIOError:
-                return True
-            except OSError:
-                return False
-        return True
-
-
 class Keeper:
     def __init__(self, path: Path, place: Path) -> None:
         self._client = Client(path)
         self._notes = Notes(place)
-        self._pipes = Pipes(Daemon(path).lives)
+        self._pipes = Pipes(place)
         self._state = ""
         self._starting: dict[str, asyncio.Task[dict[str, str]]] = {}
         self._awaited: set[str] = set()
@@ -97,7 +70,6 @@ class Keeper:
         self._notes.forget_old(SystemClock().now_ms())
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:
-            pipes = group.create_task(self._pipes.run())
             while True:
                 try:
                     async with asyncio.timeout(IDLE_S):
@@ -109,7 +81,6 @@ class Keeper:
                     continue
                 link.setblocking(False)
                 group.create_task(self._answer(link, group))
-            pipes.cancel()
         await self._client.close()
 
     async def _answer(self, link: socket.socket, group: asyncio.TaskGroup) -> None:
@@ -124,10 +95,14 @@ class Keeper:
             if order.do == "settled":
                 await self._pipes.settled(order.id)
                 return DONE
-            await self._hold(order)
+            await self._learn_state()
+            pipes = self._pipes_of(order.id)
             if order.do == "hold":
+                self._pipes.hold(order.id, Path(order.log))
+                give_back(pipes)
                 self._pipes.let_go(order.id)
             else:
+                self._pipes.take(order.id, pipes, Path(order.log))
                 if order.id not in self._starting:
                     self._starting[order.id] = group.create_task(self._start(order))
                 answer = await asyncio.shield(self._starting[order.id])
@@ -144,37 +119,43 @@ class Keeper:
         request = cri.StartContainerRequest(container_id=order.id)
         try:
             await self._client.call(self._client.runtime.StartContainer, request, f"starting {order.id}", MAKE_S)
-            await self._hold(order)  # a containerd that came back in between has made new pipes
+            if give_back(self._pipes_of(order.id)):
+                self._notes.forget_pipes(order.id)
             self._pipes.let_go(order.id)
         except HostlerError as err:
-            if _is_cut(err):
-                await self._note_cut(order.id)
+            if not _is_cut(err) or await self._note_cut(order.id):
+                give_back(self._pipes_of(order.id))
             return {"code": err.code, "message": err.message}
         finally:
             self._starting.pop(order.id, None)
         return DONE
 
-    async def _hold(self, order: Order) -> None:
-        place = Path(await self._state_dir() or "/nowhere") / "containers" / order.id / "io"
-        found = [(name, path) for name in ("stdout", "stderr") for path in place.glob(f"*/{order.id}-{name}")]
-        self._pipes.hold(order.id, found, Path(order.log))
+    def _pipes_of(self, container: str) -> list[tuple[str, Path]]:
+        """Stream and path of each that containerd has made for it, or of what stands in its place."""
+        place = Path(self._state or "/nowhere") / "containers" / container / "io"
+        return [(name, path) for name in STREAMS for path in place.glob(f"*/{container}-{name}")]
 
-    async def _state_dir(self) -> str:
+    async def _learn_state(self) -> None:
         if not self._state:
             request = cri.StatusRequest(verbose=True)
             said = await self._client.call(self._client.runtime.Status, request, "asking where its state is")
-            with contextlib.suppress(msgspec.DecodeError):  # another than ours to read: it is kept without its pipes
+            with contextlib.suppress(
+                msgspec.DecodeError
+            ):  # another than ours to read: containerd brings all to the log
                 self._state = msgspec.json.decode(said.info.get("config", "{}"), type=Said).stateDir
-        return self._state
 
-    async def _note_cut(self, container: str) -> None:
-        """Its shim lives on without containerd: what is in the place of the program now is all there is to know."""
+    async def _note_cut(self, container: str) -> bool:
+        """Whether its program has begun.
+
+        Its shim lives on without containerd: what is in the place of the program now is all there is to know.
+        """
         begun = self._notes.of(container).begun
         for _ in range(_LOOKS):
             if begun or (begun := has_begun(Path(self._state).parent / _TASKS / container)):
                 break
             await asyncio.sleep(_LOOK_S)
         self._notes.add(container, cut=True, begun=begun)
+        return begun
 
     async def _see_end(self, container: str) -> None:
         """Its shim tells the end once; a containerd that is killed in that moment does not know it afterwards."""

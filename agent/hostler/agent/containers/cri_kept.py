@@ -51,6 +51,10 @@ class Kept:
     def noted(self, container: str) -> Noted:
         return self._notes.of(container)
 
+    def writes(self, container: str) -> bool:
+        """Whether its log is written by its keeper, and not by containerd."""
+        return self._notes.has_pipes(container)
+
     def forget(self, container: str) -> None:
         self._notes.forget(container)
 

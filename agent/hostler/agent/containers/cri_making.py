@@ -43,8 +43,9 @@ class Making:
         except HostlerError as err:
             if not is_taken(err):
                 raise
-        for here in await self._sandboxes.containers({cri_spec.NAME: spec.name}):
-            return Made(here.id, fresh=False)
+        here, _ = await self._sandboxes.all({cri_spec.NAME: spec.name})  # of ours: a label alone says nothing
+        if here:
+            return Made(here[0].id, fresh=False)
         return await self._made_in(await self._sandboxes.standing(sandbox), spec, sandbox)
 
     async def _made_in(self, pod: str, spec: ContainerSpec, sandbox: cri.PodSandboxConfig) -> Made:

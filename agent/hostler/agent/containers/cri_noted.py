@@ -1,12 +1,14 @@
 """What the keeper of containers has seen and containerd may forget: a file for each container, written whole."""
 
 import contextlib
+import os
 import re
 from pathlib import Path
 
 import msgspec
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+STREAMS = ("stdout", "stderr")
 _KEPT_S = 7 * 24 * 3600.0
 
 
@@ -51,19 +53,52 @@ class Notes:
             fresh.write_bytes(msgspec.json.encode(noted))
             fresh.rename(path)
 
+    def has_pipes(self, container: str) -> bool:
+        """Whether what it says comes to its log by its keeper, and not by containerd."""
+        with contextlib.suppress(OSError):
+            return any(pipe_of(self._place, container, stream).exists() for stream in STREAMS)
+        return False
+
     def forget(self, container: str) -> None:
+        """Of one that was removed."""
         with contextlib.suppress(OSError):
             self._path(container).unlink(missing_ok=True)
+            self.forget_pipes(container)
+
+    def forget_pipes(self, container: str) -> None:
+        with contextlib.suppress(OSError):
+            for stream in STREAMS:
+                pipe_of(self._place, container, stream).unlink(missing_ok=True)
 
     def forget_old(self, now_ms: int) -> None:
-        """Of containers that somebody else has removed."""
-        for path in self._place.glob("*.json"):
+        """Of containers that somebody else has removed. Before anything is held."""
+        for path in (*self._place.glob("*.json"), *self._place.glob("*.std*")):
             with contextlib.suppress(OSError):
-                if now_ms / 1000 - path.stat().st_mtime > _KEPT_S:
+                if now_ms / 1000 - path.stat().st_mtime > _KEPT_S and not _is_open(path):
                     path.unlink(missing_ok=True)
 
     def _path(self, container: str) -> Path:
-        """An id is one plain name, whoever says it."""
-        if not _ID.fullmatch(container):
-            raise FileNotFoundError(container)
-        return self._place / f"{container}.json"
+        return self._place / f"{_checked(container)}.json"
+
+
+def pipe_of(place: Path, container: str, stream: str) -> Path:
+    """A named pipe that its keeper reads, from its start on until it is removed."""
+    return place / f"{_checked(container)}.{stream}"
+
+
+def _checked(container: str) -> str:
+    """An id is one plain name, whoever says it."""
+    if not _ID.fullmatch(container):
+        raise FileNotFoundError(container)
+    return container
+
+
+def _is_open(path: Path) -> bool:
+    """Whether the shim of a container has this pipe open: nobody writes to one that nobody reads."""
+    if not path.is_fifo():
+        return False
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True

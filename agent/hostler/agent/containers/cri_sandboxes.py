@@ -64,20 +64,21 @@ class Sandboxes:
 
     async def all(self, labels: Mapping[str, str]) -> tuple[Sequence[cri.Container], list[Found]]:
         """Containers, and sandboxes in which none stands: what a crash has left before one did, or after."""
-        containers, sandboxes = await together(self.containers({}), self.listed(labels))
-        used = {each.pod_sandbox_id for each in containers}
+        containers, sandboxes = await together(self.containers({}), self.listed({}))
+        used, ours = {each.pod_sandbox_id for each in containers}, {each.id: each for each in sandboxes}
         empty = [
             Found(id=each.id, name=each.metadata.name, labels=dict(each.labels), state=State.EXITED)
             for each in sandboxes
-            if each.id not in used
+            if each.id not in used and _has(each.labels, labels)
         ]
-        return [each for each in containers if labels.items() <= dict(each.labels).items()], empty
+        standing = [each for each in containers if cri_spec.is_own_container(each, ours) and _has(each.labels, labels)]
+        return standing, empty
 
     async def listed(self, labels: Mapping[str, str]) -> Sequence[cri.PodSandbox]:
-        """Only ours: Kubernetes may run on the same containerd."""
+        """Only ours: Kubernetes may run on the same containerd, and its pods have labels of anybody's choice."""
         request = cri.ListPodSandboxRequest(filter=cri.PodSandboxFilter(label_selector=labels))
         said = await self._client.call(self._client.runtime.ListPodSandbox, request, "listing sandboxes")
-        return [each for each in said.items if each.metadata.namespace == cri_spec.NAMESPACE]
+        return [each for each in said.items if cri_spec.is_own_sandbox(each)]
 
     async def containers(self, labels: Mapping[str, str]) -> Sequence[cri.Container]:
         request = cri.ListContainersRequest(filter=cri.ContainerFilter(label_selector=labels))
@@ -92,6 +93,10 @@ class Sandboxes:
         )
         await unless_gone(client.call(runtime.StopPodSandbox, stop, f"stopping the sandbox {sandbox}", MAKE_S))
         await unless_gone(client.call(runtime.RemovePodSandbox, remove, f"removing the sandbox {sandbox}", MAKE_S))
+
+
+def _has(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return wanted.items() <= dict(labels).items()
 
 
 async def unless_gone(call: Awaitable[object]) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from hostler.agent.containers.cri_noted import Noted
 from hostler.agent.containers.runtime import State, Status
-from hostler.agent.containers.spec import ATTEMPT, PHASE, ContainerSpec
+from hostler.agent.containers.spec import ATTEMPT, PHASE, ContainerSpec, name_of
 from hostler.agent.containers.walls import kept_capabilities
 from hostler.cri.v1 import api_pb2 as cri
 
@@ -39,6 +39,24 @@ _STATES = {
 def sandbox_name(spec: ContainerSpec) -> str:
     """One sandbox for all phases of an attempt."""
     return spec.labels.get(ATTEMPT) or spec.name
+
+
+def is_own_sandbox(each: cri.PodSandbox) -> bool:
+    """Whether an agent made it. Its labels do not say so: a pod of Kubernetes has those that its owner has written."""
+    name, attempt = each.metadata.name, each.labels.get(ATTEMPT, "")
+    return each.metadata.namespace == NAMESPACE and bool(name) and each.metadata.uid == name and attempt in ("", name)
+
+
+def is_own_container(each: cri.Container, sandboxes: Mapping[str, cri.PodSandbox]) -> bool:
+    """Whether an agent made it: in a sandbox of an attempt, with the name of one of its phases (J5).
+
+    Args:
+        sandboxes: all of ours, by id.
+    """
+    sandbox, name, attempt = sandboxes.get(each.pod_sandbox_id), each.metadata.name, each.labels.get(ATTEMPT, "")
+    if sandbox is None or each.labels.get(NAME) != name:
+        return False
+    return sandbox.labels.get(ATTEMPT, "") == attempt and name == name_of(attempt, each.labels.get(PHASE, ""))
 
 
 def sandbox_config(spec: ContainerSpec, log_dir: Path) -> cri.PodSandboxConfig:

@@ -36,14 +36,22 @@ class Disks:
 
     def mount_at(self, path: str) -> MountPoint | None:
         """What is mounted exactly there. Raises `file_error`."""
+        wanted = path.rstrip("/") or "/"
+        found = [mount for mount in self._mounts() if mount.path == wanted]
+        return found[-1] if found else None
+
+    def below(self, path: str) -> list[MountPoint]:
+        """What is mounted somewhere in that directory, and not at it. Raises `file_error`."""
+        start = path.rstrip("/") + "/"
+        last = {mount.path: mount for mount in self._mounts() if mount.path.startswith(start) and mount.path != start}
+        return list(last.values())
+
+    def _mounts(self) -> list[MountPoint]:
         table = own_proc(self._root) / "mountinfo"
         try:
-            lines = table.read_text("utf-8", "surrogateescape").splitlines()
+            return parse_mounts(table.read_text("utf-8", "surrogateescape"))
         except OSError as err:
             raise error("file_error", f"the mount table {table} cannot be read: {err.strerror}") from err
-        wanted = path.rstrip("/") or "/"
-        found = [mount for mount in parse_mounts("\n".join(lines)) if mount.path == wanted]
-        return found[-1] if found else None
 
     def space(self, path: str) -> Space:
         """What a process without privileges may still use there. Blocks on a dead network file system.

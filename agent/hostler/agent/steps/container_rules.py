@@ -105,7 +105,23 @@ def _bind(view: StepView, mount: Mount, kept: tuple[str, ...]) -> Bind:
         )
     if not stat.S_ISDIR(found[-1].st_mode):
         raise error("container_denied", f"{mount.source} is no directory", hint="only directories are mounted")
+    if mount.read_only:
+        _check_below(view, mount.source)
     return Bind(str(view.host.path(mount.source)), mount.target, mount.read_only)
+
+
+def _check_below(view: StepView, source: str) -> None:
+    """Runtimes make a mount read-only, and leave what is mounted below it as it is."""
+    try:
+        writable = [each.path for each in view.host.disks.below(source) if not each.read_only]
+    except HostlerError as err:
+        raise error("container_denied", f"what is mounted below {source} cannot be seen: {err.message}") from err
+    if writable:
+        raise error(
+            "container_denied",
+            f"{source} would be read-only, but {writable[0]}, which is mounted below it, would not",
+            hint="mount a directory without others below it, or make those of the node read-only",
+        )
 
 
 def _on_the_way(view: StepView, path: str) -> list[os.stat_result]:

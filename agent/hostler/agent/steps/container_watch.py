@@ -140,8 +140,8 @@ class Watched:
                     with contextlib.suppress(HostlerError):  # a sick disk ends no task (K4)
                         await self._notes.keep(heard=self._heard())
             if self._given:
-                pid = pid or (await self.patiently(lambda: self._runtime.status(container))).pid
-                self._look_for_devices(lost, pid)
+                pid = pid or await self._pid(container)
+                await self._look_for_devices(lost, container, pid)
             left_s = [self._context.deadline.remaining(), *([started + limit - clock.monotonic()] if limit else ())]
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, min(_TICK_S, *left_s))):
@@ -167,7 +167,10 @@ class Watched:
             message = f"the control plane was silent for {self._params.fence_seconds} s, and the task has a hard fence"
             raise Stopped(error("fence_expired", message))
 
-    def _look_for_devices(self, lost: set[str], pid: int) -> None:
+    async def _pid(self, container: str) -> int:
+        return (await self.patiently(lambda: self._runtime.status(container))).pid
+
+    async def _look_for_devices(self, lost: set[str], container: str, pid: int) -> None:
         """K8: a device may go while a container has it; whoever reads the log, and the node's state, is told.
 
         Args:
@@ -178,6 +181,8 @@ class Watched:
         found = {node: "it is gone from the node" for node in nodes if not host.path(node).exists()}
         if pid:
             found |= devices.lost(pid, nodes, host.path("/"))
+        if found and pid and await self._pid(container) != pid:
+            return  # it has ended meanwhile, and the number may be another process's already
         for node, why in found.items():
             lost.add(node)
             self._context.log("agent", f"device_lost: {node}: {why}, while the task has it")

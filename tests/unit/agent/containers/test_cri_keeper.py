@@ -1,15 +1,13 @@
 """K2, K3: what the keeper of containers sees, notes and answers, and how the agent finds it."""
 
 import os
-import socket
-import time
 from pathlib import Path
 
 import pytest
 
 from hostler.agent.containers import containerd
 from hostler.agent.containers.containerd import Containerd
-from hostler.agent.containers.cri_keeper import Daemon, has_begun
+from hostler.agent.containers.cri_keeper import has_begun
 from hostler.agent.containers.cri_logs import ends_with
 from hostler.agent.containers.cri_noted import Noted, Notes
 from hostler.base.errors import HostlerError
@@ -40,28 +38,6 @@ def test_K3_nothing_has_begun_where_there_is_no_process(tmp_path: Path) -> None:
     assert not has_begun(tmp_path, tmp_path)
     (tmp_path / "init.pid").write_text("7")
     assert not has_begun(tmp_path, tmp_path)
-
-
-def test_K3_a_daemon_lives_while_its_process_does(tmp_path: Path) -> None:
-    daemon = Daemon(tmp_path / "s")
-    assert not daemon.lives()
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / "s"))
-        assert not daemon.lives(), "a socket is left of one that was killed"
-    (tmp_path / "s").unlink()
-    ready, told = os.pipe()
-    child = os.fork()
-    if child == 0:
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(tmp_path / "s"))
-        listener.listen()
-        os.write(told, b"x")
-        time.sleep(60)
-    os.read(ready, 1)
-    assert daemon.lives()
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    assert not daemon.lives()
 
 
 def test_K3_notes_are_added_to_and_forgotten(tmp_path: Path) -> None:

@@ -1,32 +1,35 @@
-"""K3, OB-07: what a container said while containerd was away comes to its log, each byte once."""
+"""K3, OB-07: what a container says comes to its log by its keeper, each byte once, whatever becomes of containerd."""
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from hostler.agent.containers.cri_logs import LogReader
-from hostler.agent.containers.cri_pipes import Pipes, append
+from hostler.agent.containers.cri_noted import Notes
+from hostler.agent.containers.cri_pipes import Pipes, append, give_back
 
 
 class Bench:
-    """A pipe of a container `c`, with one who writes; `is_read` is whether containerd lives."""
+    """A pipe that containerd has made for a container `c`, which its shim will open by `path`."""
 
     def __init__(self, place: Path) -> None:
-        self.path, self.log = place / "c-stdout", place / "c.log"
+        self.place, self.log = place / "keeper", place / "c.log"
+        self.place.mkdir()
+        self.path = place / "c-stdout"
         os.mkfifo(self.path)
-        self.is_read = False
-        self.pipes = Pipes(lambda: self.is_read)
+        self.pipes = Pipes(self.place)
 
-    def hold(self) -> None:
-        self.pipes.hold("c", [("stdout", self.path)], self.log)
+    def take(self) -> None:
+        self.pipes.take("c", [("stdout", self.path)], self.log)
+
+    def shim(self) -> int:
+        return os.open(self.path, os.O_RDWR | os.O_NONBLOCK)
 
     def says(self, data: bytes) -> None:
-        """And ends: the caller holds the other side."""
-        fd = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
+        """And ends."""
+        fd = self.shim()
         os.write(fd, data)
         os.close(fd)
 
@@ -40,18 +43,8 @@ class Bench:
             reader.close()
 
 
-@asynccontextmanager
-async def running(bench: Bench) -> AsyncIterator[None]:
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(bench.pipes.run())
-        try:
-            yield
-        finally:
-            task.cancel()
-
-
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+async def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
@@ -60,77 +53,103 @@ async def settled(bench: Bench) -> None:
         await bench.pipes.settled("c")
 
 
-async def test_K3_last_words_that_nobody_reads_come_to_the_log(bench: Bench) -> None:
-    async with running(bench):
-        bench.hold()
-        bench.says(b"one\ntwo\nno newline")
-        await settled(bench)
-    assert bench.told() == [("one", True), ("two", True), ("no newline", False)]
+async def test_OB_07_what_is_said_comes_to_the_log_while_the_container_runs(bench: Bench) -> None:
+    bench.take()
+    writer = bench.shim()
+    for said in (b"one\ntw", b"o\n\nno newline"):
+        os.write(writer, said)
+        await asyncio.sleep(0.05)
+    assert bench.told() == [("one", True), ("two", True), ("", True), ("no newline", False)]
+    os.close(writer)
+    await settled(bench)
     assert not bench.pipes.holds()
 
 
-async def test_K3_what_containerd_reads_is_left_to_it(bench: Bench) -> None:
-    bench.is_read = True
-    async with running(bench):
-        bench.hold()
-        reader = os.open(bench.path, os.O_RDONLY | os.O_NONBLOCK)
-        bench.says(b"for containerd\n")
-        await asyncio.sleep(0.1)
-        assert bench.pipes.holds("c")
-        assert os.read(reader, 100) == b"for containerd\n"
-        os.close(reader)
-        await settled(bench)
-    assert bench.told() == []
-
-
-async def test_K3_nothing_is_read_while_the_container_runs(bench: Bench) -> None:
-    async with running(bench):
-        bench.hold()
-        writer = os.open(bench.path, os.O_WRONLY | os.O_NONBLOCK)
-        os.write(writer, b"said\n")
-        await asyncio.sleep(0.1)
-        assert bench.told() == []
-        os.close(writer)
-        await settled(bench)
+async def test_K3_containerd_reads_nothing_of_it_not_even_one_that_comes_back(bench: Bench) -> None:
+    before = os.open(bench.path, os.O_RDONLY | os.O_NONBLOCK)
+    bench.take()
+    writer = bench.shim()
+    assert not give_back([("stdout", bench.path)])
+    assert not bench.path.exists(), "one that comes back makes a pipe of its own, which nobody speaks to"
+    os.write(writer, b"said\n")
+    await asyncio.sleep(0.05)
+    assert os.read(before, 100) == b""
+    os.close(before)
+    os.close(writer)
+    await settled(bench)
     assert bench.told() == [("said", True)]
 
 
+async def test_K3_what_the_next_keeper_finds_in_a_pipe_comes_to_the_log(bench: Bench) -> None:
+    (bench.place / "c.stdout").touch()
+    bench.pipes.hold("c", bench.log)
+    assert not bench.pipes.holds(), "that is no pipe"
+    (bench.place / "c.stdout").unlink()
+    os.mkfifo(bench.place / "c.stdout")
+    shim = os.open(bench.place / "c.stdout", os.O_RDWR | os.O_NONBLOCK)
+    os.write(shim, b"said while none was there\n")
+    bench.pipes.hold("c", bench.log)
+    bench.pipes.hold("c", bench.log)
+    os.close(shim)
+    await settled(bench)
+    assert bench.told() == [("said while none was there", True)]
+
+
 async def test_K3_a_pipe_whose_writer_has_gone_before_is_let_go(bench: Bench) -> None:
-    """Its end is not told to one who came later; another writer's end is."""
-    async with running(bench):
-        before = os.open(bench.path, os.O_RDONLY | os.O_NONBLOCK)
-        bench.says(b"late\n")
-        bench.hold()
-        os.close(before)
-        bench.path.unlink()  # as a containerd that was killed at it leaves it
-        await settled(bench)
-    assert bench.told() == [("late", True)]
+    """Its end is not told to one who came later."""
+    os.mkfifo(bench.place / "c.stdout")
+    bench.pipes.hold("c", bench.log)
+    await settled(bench)
+    assert not bench.pipes.holds()
 
 
 async def test_K3_a_pipe_of_a_container_that_never_began_is_let_go_once_it_is_removed(bench: Bench) -> None:
-    async with running(bench):
-        bench.hold()
-        bench.pipes.let_removed_go()
-        await asyncio.sleep(0.05)
-        assert bench.pipes.holds("c"), "it may still begin"
-        bench.path.unlink()
-        bench.pipes.let_removed_go()
-        await asyncio.sleep(0.05)
-        assert not bench.pipes.holds()
+    bench.take()
+    bench.pipes.let_removed_go()
+    await asyncio.sleep(0.05)
+    assert bench.pipes.holds("c"), "it may still begin"
+    Notes(bench.place).forget("c")
+    bench.pipes.let_removed_go()
+    await asyncio.sleep(0.05)
+    assert not bench.pipes.holds()
 
 
-async def test_K3_a_pipe_is_held_once_and_only_a_pipe(bench: Bench, tmp_path: Path) -> None:
+async def test_K3_a_container_that_speaks_to_a_containerd_which_was_killed_before_the_start_is_left_to_it(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.take()
+    assert Notes(bench.place).has_pipes("c")
+    fresh = tmp_path / "again"
+    os.mkfifo(fresh)
+    assert give_back([("stdout", bench.path), ("stdout", fresh)])
+    assert fresh.is_fifo()
+
+
+async def test_K3_a_pipe_is_taken_once_and_only_a_pipe(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     (tmp_path / "link").symlink_to(bench.path)
     for name in ("file", "link", "gone"):
-        bench.pipes.hold("c", [("stdout", tmp_path / name)], bench.log)
+        bench.pipes.take("d", [("stdout", tmp_path / name)], bench.log)
     assert not bench.pipes.holds()
-    async with running(bench):
-        bench.hold()
-        bench.hold()
-        bench.says(b"once\n")
-        await settled(bench)
+    assert (tmp_path / "file").read_bytes() == b"x"
+    for _ in range(2):
+        bench.take()
+    bench.says(b"once\n")
+    await settled(bench)
     assert bench.told() == [("once", True)]
+
+
+async def test_K3_a_start_that_is_tried_again_by_another_pipe_is_heard(bench: Bench, tmp_path: Path) -> None:
+    """A containerd that was killed at the first try makes new pipes."""
+    bench.take()
+    bench.says(b"of the first\n")
+    await settled(bench)
+    bench.path = tmp_path / "again"
+    os.mkfifo(bench.path)
+    bench.take()
+    bench.says(b"of the second\n")
+    await settled(bench)
+    assert bench.told() == [("of the first", True), ("of the second", True)]
 
 
 def test_K3_a_log_that_is_gone_or_a_link_is_not_written(tmp_path: Path) -> None:
@@ -139,3 +158,26 @@ def test_K3_a_log_that_is_gone_or_a_link_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="symbolic"):
         append(tmp_path / "c.log", "stdout", b"x\n")
     assert [path.name for path in tmp_path.iterdir()] == ["c.log"]
+
+
+def test_OB_07_half_a_record_that_a_full_disk_took_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "c.log"
+    append(log, "stdout", b"before\n")
+    writes = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: writes(fd, data[: len(data) // 2]))
+    append(log, "stdout", b"lost\n")
+    monkeypatch.undo()
+    append(log, "stdout", b"after\n")
+    assert [line.split(b" ", 3)[3] for line in log.read_bytes().splitlines()] == [b"before", b"after"]
+
+
+def test_K3_old_pipes_are_cleared_away_unless_a_shim_has_them_open(tmp_path: Path) -> None:
+    for name in ("a.stdout", "b.stdout"):
+        os.mkfifo(tmp_path / name)
+        os.utime(tmp_path / name, (0, 0))
+    shim = os.open(tmp_path / "b.stdout", os.O_RDWR | os.O_NONBLOCK)
+    Notes(tmp_path).forget_old(10**12)
+    os.close(shim)
+    assert [path.name for path in tmp_path.iterdir()] == ["b.stdout"]

@@ -2,14 +2,14 @@
 
 import asyncio
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from hostler.agent.containers import spec
+from hostler.agent.containers import devices, spec
 from hostler.agent.containers.runtime import State
 from hostler.agent.steps import container_watch
 from hostler.wire.report import StepStatus, TaskReport, TaskStatus
@@ -292,6 +292,35 @@ async def test_K8_a_device_that_goes_is_told_and_the_node_is_degraded(tmp_path: 
         assert any("device_lost: /dev/nvidia0" in line for line in await lines_of(node, "agent"))
         await home.workloads.clear(home_uid(runtime))
         assert home.workloads.lost_devices == {}
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_K8_a_process_that_got_the_number_of_an_ended_container_says_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: bool
+) -> None:
+    """It is looked at by its process id, which is another's once it has ended."""
+    home = Node(tmp_path, runtime := FakeRuntime("process", lambda one: setattr(one, "pid", 4242)))
+    device = tmp_path / "root/dev/nvidia0"
+    device.parent.mkdir(parents=True)
+    device.touch()
+    looked = asyncio.Event()
+
+    def lost(pid: int, nodes: Sequence[str], root: Path) -> dict[str, str]:
+        assert pid == 4242
+        runtime.only.pid = 0 if ended else pid
+        looked.set()
+        return {node: "the container has no such device any more" for node in nodes}
+
+    monkeypatch.setattr(devices, "lost", lost)
+    async with home.agent() as node:
+        running = await home.start(node, resources={"device": {"kind": "gpu", "count": 1}})
+        await looked.wait()
+        await asyncio.sleep(0.05)
+        runtime.only.end()
+        await running
+        told = [line for line in await lines_of(node, "agent") if "device_lost" in line]
+    assert len(told) == (0 if ended else 1)
+    assert bool(home.workloads.lost_devices) is not ended
 
 
 async def test_a_plan_asks_nobody_and_stays_the_same(tmp_path: Path) -> None:
