@@ -1,5 +1,6 @@
 """What a `ContainerSpec` is in the words of the Container Runtime Interface, and back. Pure."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from hostler.agent.containers.cri_noted import Noted
