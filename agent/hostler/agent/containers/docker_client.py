@@ -111,9 +111,9 @@ class Client:
             raise _away(what) from err
         try:
             async with asyncio.timeout(CALL_S):
-                head = await connection.ask("POST", _target(path), msgspec.json.encode(body), headers)
-            if head.status not in (101, 200):
-                raise failure(what, head.status, await connection.reader.read(4096))
+                status = await connection.ask("POST", _target(path), msgspec.json.encode(body), headers)
+            if status not in (101, 200):
+                raise failure(what, status, await connection.reader.read(4096))
         except (Broken, OSError) as err:
             connection.writer.close()
             raise _away(what) from err

@@ -1,4 +1,4 @@
-"""P9: the few words of HTTP that an engine is spoken to with, against whatever comes back."""
+"""P9: connections to an engine that are kept, against whatever comes back."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hostler.agent.containers.docker_http import Broken, Connections, head_of
+from hostler.agent.containers.docker_http import Broken, Connections
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n"
@@ -158,7 +158,3 @@ async def test_a_stream_that_is_given_up_takes_its_connection_along(engine: Pair
             assert await anext(pieces) == b"abc"
         assert await connections.answer("GET", "/b") == (200, b"ok")
     assert len(one.asked) == 2
-
-
-def test_a_head_without_a_body_has_none() -> None:
-    assert head_of(b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\n\r\n").length == 0
