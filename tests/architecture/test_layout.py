@@ -16,6 +16,7 @@ OUR_CODE = [
     for path in sorted((ROOT / component).rglob("*.py"))
     if "hostler/v1" not in str(path) and "hostler/cri" not in str(path)
 ]
+OUR_TESTS = sorted((ROOT / "tests").rglob("*.py"))
 MAX_LINES = 400
 BUILT_UPON = ("httpx", "cryptography", "grpc", "google.protobuf", "pyroute2", "sqlite_utils")
 NOT_YET = {
@@ -95,6 +96,10 @@ def test_every_directory_with_code_is_a_package_below_the_namespace() -> None:
 @pytest.mark.parametrize("path", OUR_CODE, ids=name_of)
 def test_no_module_grows_beyond_four_hundred_lines(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= MAX_LINES
+
+
+def test_no_file_of_tests_grows_beyond_four_hundred_lines() -> None:
+    assert [name_of(path) for path in OUR_TESTS if len(path.read_text().splitlines()) > MAX_LINES] == []
 
 
 def test_no_banned_call_is_made_outside_its_allowed_places() -> None:

@@ -31,7 +31,11 @@ GUARDS: dict[str, tuple[Guard, str]] = {
     "A5_bytes": (Guard(UNPACK, "if self.bytes > self.most_bytes:", "if False:"), ARCHIVES),
     "A5_entries": (Guard(UNPACK, "if self.entries > self.most_entries:", "if False:"), ARCHIVES),
     "A5_ratio": (Guard(UNPACK, "self._unpacked > self._packed * MOST_RATIO", "False"), ARCHIVES),
-    "A5_header": (Guard(NAMES, "if self.type in _LONG and self.size > MOST_HEADER:", "if False:"), ARCHIVES),
+    "A5_header": (Guard(NAMES, "if self.size > MOST_HEADER:", "if False:"), ARCHIVES),
+    "A6_headers_before_an_entry": (
+        Guard(NAMES, "if before >= MOST_HEADERS:", "if False:"),
+        "tests/unit/agent/oci/test_archive_headers.py",
+    ),
     "A5_check_on_the_way": (Guard(UNPACK, "        self._budget.check()", "        pass"), ARCHIVES),
     "A4_digest_of_a_document": (
         Guard(MANIFEST, 'if not same_digest(f"sha256:{sha256_hex(body)}", digest):', "if False:"),

@@ -14,6 +14,7 @@ SIGN, REPO, DEB, MANIFEST = (
 )
 CASES, KINDS = "tests/conformance/releases", "tests/unit/pki/test_releases.py"
 DESK, PACKAGES = "tests/unit/cli/test_releases.py", "tests/unit/pki/test_deb.py"
+CUT_SHORT = "tests/unit/cli/test_releases_cut_short.py"
 TREES, UNPACKED = "tests/unit/pki/test_manifest.py", "tests/unit/agent/upgrade/test_unpack.py"
 
 GUARDS = {
@@ -54,11 +55,11 @@ GUARDS = {
     "PG_06 only who may signs": (SIGN, "        if keyid in may:\n", "        if True:\n", DESK),
     "PG_06 verified before it is signed": (REPO, "    return verify(newest(directory), by.keyset, {}, by.now_ms, lapsed=lapsed)\n", "    return _unverified(newest(directory))\n", DESK),
     "PG_06 immutable": (REPO, "if each not in others and each.sha256 != release.sha256:", "if False:", DESK),
-    "PG_06 the bytes that were inspected": (REPO, "if digest.hexdigest() != release.sha256:", "if False:", DESK),
+    "PG_06 the bytes that were inspected": (REPO, "if digest.hexdigest() != release.sha256:", "if False:", CUT_SHORT),
     "PG_06 packages on disk": (REPO, "        if digest != release.sha256:\n", "        if False:\n", DESK),
     "PG_06 an empty directory": (REPO, "if directory.exists() and any(directory.iterdir()):", "if False:", DESK),
-    "PG_06 one at a time": (REPO, "        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", "", DESK),
-    "U3 a rotation cut short": (REPO, '    found["root"] = read_file(directory / METADATA / f"{numbers[-2]}.root.json")\n', "", DESK),
+    "PG_06 one at a time": (REPO, "        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", "", CUT_SHORT),
+    "U3 a rotation cut short": (REPO, '    found["root"] = read_file(directory / METADATA / f"{numbers[-2]}.root.json")\n', "", CUT_SHORT),
     "A5 package size": (DEB, "if self.size > limits.package:", "if False:", PACKAGES),
     "A5 data size": (DEB, "if self._given > self._most:", "if False:", PACKAGES),
     "A5 entries": (DEB, "if count > most:", "if False:", PACKAGES),

@@ -10,6 +10,7 @@ from hostler.base.errors import HostlerError, error
 OURS = ".hostler-"
 MAX_NAME, MAX_PART = 4000, 255
 MOST_HEADER = 1024 * 1024
+MOST_HEADERS = 8  # before one entry; the library goes down one call deeper for each
 _LONG = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 
 
@@ -51,12 +52,21 @@ def link_inside(name: str, target: str) -> None:
 
 
 class BoundedInfo(tarfile.TarInfo):
-    """Headers that the library reads whole into memory are bounded before it does."""
+    """Headers that the library reads whole into memory are bounded before it does, and so is their number."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> Any:
-        if self.type in _LONG and self.size > MOST_HEADER:
+        if self.type not in _LONG:
+            return super()._proc_member(archive)  # type: ignore[misc]
+        if self.size > MOST_HEADER:
             raise error("unsafe_archive", "a header of the archive is longer than any name could be")
-        return super()._proc_member(archive)  # type: ignore[misc]
+        before: int = getattr(archive, "headers_before", 0)
+        if before >= MOST_HEADERS:
+            raise error("unsafe_archive", f"an entry of the archive has more than {MOST_HEADERS} headers before it")
+        archive.headers_before = before + 1  # type: ignore[attr-defined]
+        try:
+            return super()._proc_member(archive)  # type: ignore[misc]
+        finally:
+            archive.headers_before = before  # type: ignore[attr-defined]
 
 
 class Seen:

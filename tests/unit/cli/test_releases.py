@@ -1,80 +1,21 @@
-"""LC-12, PG-06, PK-08: releases are published offline, as people do it, and a node takes what comes of it."""
+"""PG-06, PK-08, LC-12: what somebody who publishes releases does, and what the tool refuses to sign."""
 
 import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from click.testing import CliRunner, Result
 from tuf.api.exceptions import DownloadHTTPError
 from tuf.ngclient import FetcherInterface, Updater
 
-from hostler.cli.main import main
-from hostler.pki import release_repo, storage
+from hostler.pki import storage
 from hostler.pki.ceremony import load_signer
-from hostler.pki.releases import VerifiedReleases, pack_metadata, parse_metadata, verify_releases
-from hostler.pki.trust import TrustStore
-from hostler.pki.trust_files import load_trust
+from support.desk import NAME, Desk, error_of
 from support.keys import NOW, YEAR_MS
 from support.releases import DAY_MS, FILES, agent_package, digest, package
-
-NAME = "hostler-agent_{}-1~deb12u1_amd64.deb"
-
-
-class Desk:
-    """What somebody who publishes has: a directory of keys, packages and a repository."""
-
-    def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.place, self.pki, self.repo = place, place / "pki", place / "repo"
-        self.trust, self.fresh = self.pki / "trust.json", place / "fresh.key"
-        self.update = self.pki / "update/update.key"
-        self._monkeypatch = monkeypatch
-        self.at(NOW)
-        self.ok("pki", "init", str(self.pki), "--trust-domain", "gpu.test")
-
-    def at(self, now_ms: int) -> None:
-        self.now_ms = now_ms
-        self._monkeypatch.setattr("hostler.base.clock.SystemClock.now_ms", lambda _: now_ms)
-
-    def run(self, *words: str) -> Result:
-        return CliRunner().invoke(main, list(words), env={"HOSTLER_CONFIG": None})
-
-    def ok(self, *words: str) -> str:
-        done = self.run(*words)
-        assert done.exit_code == 0, done.output
-        return done.output
-
-    def releases(self, name: str, *words: str, keys: tuple[Path, ...] = ()) -> Result:
-        more = [word for key in keys or (self.update, self.fresh) for word in ("--key", str(key))]
-        return self.run("releases", name, str(self.repo), *words, "--trust", str(self.trust), *more)
-
-    def init(self) -> None:
-        made = self.run(
-            *("releases", "init", str(self.repo), "--trust", str(self.trust)),
-            *("--key", str(self.update), "--fresh-key", str(self.fresh)),
-        )
-        assert made.exit_code == 0, made.output
-
-    def package(self, version: str, **changes: Any) -> Path:
-        path = self.place / NAME.format(version)
-        path.write_bytes(agent_package(version, **changes))
-        return path
-
-    def add(self, version: str, *words: str, **changes: Any) -> Result:
-        channel = () if "--channel" in words else ("--channel", "stable")
-        return self.releases("add", str(self.package(version, **changes)), *channel, *words)
-
-    def taken(self, known: dict[str, bytes] | None = None) -> VerifiedReleases:
-        """What a node makes of it."""
-        keyset = TrustStore(load_trust(self.trust), self.now_ms).keyset
-        return verify_releases(parse_metadata(pack_metadata(self.repo)), keyset, known or {}, self.now_ms)
-
-    def files(self) -> dict[str, bytes]:
-        return {str(p.relative_to(self.repo)): p.read_bytes() for p in self.repo.rglob("*") if p.is_file()}
 
 
 @pytest.fixture
@@ -84,11 +25,6 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     made.init()
     yield made
     assert not [name for name in made.files() if ".new" in name], "something half-written was left"
-
-
-def error_of(done: Result) -> str:
-    assert done.exit_code == 1, done.output
-    return done.output
 
 
 def test_LC_12_published_and_taken(desk: Desk) -> None:
@@ -312,93 +248,3 @@ def test_a_directory_that_is_no_repository(desk: Desk) -> None:
         assert "holds no release repository" in error_of(desk.releases(*words))
     done = desk.run("releases", "list", str(desk.repo), "--trust", str(desk.trust))
     assert "holds no release repository" in error_of(done)
-
-
-def test_two_changes_at_once(desk: Desk) -> None:
-    import fcntl
-
-    held = os.open(desk.repo / "metadata", os.O_RDONLY | os.O_DIRECTORY)
-    fcntl.flock(held, fcntl.LOCK_EX)
-    try:
-        assert "[busy]" in error_of(desk.releases("refresh"))
-    finally:
-        os.close(held)
-    assert desk.releases("refresh").exit_code == 0
-
-
-class PowerCut(Exception):
-    """The machine is gone."""
-
-
-@pytest.mark.parametrize("at", range(5))
-def test_U3_cut_short_it_is_the_old_or_the_new(desk: Desk, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    """A release that was being added is there or is not; adding it again is all there is to do."""
-    assert desk.add("1.0.0").exit_code == 0
-    known = desk.taken().trusted
-    left = [at]
-
-    def cut(path: Path, data: bytes) -> None:
-        if not left[0]:
-            raise PowerCut
-        left[0] -= 1
-        storage.write_public(path, data)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(release_repo, "write_public", cut)
-        desk.add("1.1.0")
-    assert [each.version for each in desk.taken(known).releases] == [*(["1.1.0"] if at >= 4 else []), "1.0.0"]
-    assert desk.add("1.1.0").exit_code == 0
-    assert [each.version for each in desk.taken(known).releases] == ["1.1.0", "1.0.0"]
-
-
-def test_made_whole_or_not_at_all(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.rmtree(desk.repo)
-
-    def cut(path: Path, data: bytes) -> None:
-        raise PowerCut
-
-    with monkeypatch.context() as patched:
-        patched.setattr(release_repo, "write_public", cut)
-        words = ("releases", "init", str(desk.repo), "--trust", str(desk.trust), "--key", str(desk.update))
-        assert isinstance(desk.run(*words).exception, PowerCut)
-    assert not desk.repo.exists()
-    desk.init()
-    assert sorted(path.name for path in desk.place.iterdir()) == ["fresh.key", "pki", "repo"]
-
-
-@pytest.mark.parametrize("at", range(5))
-def test_U3_a_rotation_cut_short_is_made_again(desk: Desk, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    assert desk.add("1.0.0").exit_code == 0
-    known = desk.taken().trusted
-    desk.ok("pki", "rotate", "update", str(desk.pki))
-    desk.ok("pki", "rotate", "update", str(desk.pki), "--leave-behind")
-    words = ("rotate", "--retire", str(desk.pki / "update/update.old.key"))
-    left = [at]
-
-    def cut(path: Path, data: bytes) -> None:
-        if not left[0]:
-            raise PowerCut
-        left[0] -= 1
-        storage.write_public(path, data)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(release_repo, "write_public", cut)
-        desk.releases(*words)
-    assert desk.releases(*words).exit_code == 0
-    assert [each.version for each in desk.taken(known).releases] == ["1.0.0"]
-
-
-def test_a_package_that_changes_while_it_is_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was inspected is what is published, or nothing is."""
-    path = desk.package("1.0.0")
-    before = desk.files()
-    inspect = release_repo.deb.inspect
-
-    def swapped(source: int) -> Any:
-        found = inspect(source)
-        path.write_bytes(agent_package("1.0.0", FILES | {"lib/x.py": b"evil"}))
-        return found
-
-    monkeypatch.setattr(release_repo.deb, "inspect", swapped)
-    assert "[digest_mismatch]" in error_of(desk.releases("add", str(path), "--channel", "stable"))
-    assert desk.files() == before

@@ -159,6 +159,8 @@ class Unpacker:
         except (OSError, UnicodeError) as err:
             why = getattr(err, "strerror", None) or "a name that is no text"
             raise error("file_error", f"a layer cannot be unpacked: {why}") from err
+        except ValueError as err:  # a number in a header that is none
+            raise error("bad_response", "a layer is no tar archive") from err
 
     def _entry(self, archive: tarfile.TarFile, member: tarfile.TarInfo, mine: set[str]) -> None:
         name = member.name.removeprefix("./").rstrip("/") if member.name not in (".", "./") else ""

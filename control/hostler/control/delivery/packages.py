@@ -31,6 +31,7 @@ _log = get_logger("hostler.control.delivery")
 METADATA = "metadata.json"
 _SCRATCH = re.compile(r"[.](?:[0-9a-f]{64}[.][0-9a-f]{16}|metadata[.]json[.][0-9]+[.]new)", re.ASCII)
 MOST_UPLOADS = 2
+_DIGITS = 64  # of a package's name, its SHA-256
 
 
 class Packages:
@@ -74,6 +75,14 @@ class Packages:
 
     def path(self, sha256: str) -> Path:
         return self._folder / sha256
+
+    def drop_withdrawn(self, verified: VerifiedReleases) -> None:
+        """Removes packages that the metadata in force does not name: each version takes tens of megabytes."""
+        named = {release.sha256 for release in verified.releases}
+        for path in self._folder.iterdir():
+            is_package = len(path.name) == _DIGITS and path.name.isalnum()
+            if is_package and path.name not in named:
+                path.unlink(missing_ok=True)
 
     def named(self, sha256: str) -> Release:
         """Raises `release_unknown` for a package that no verified metadata names."""

@@ -27,6 +27,7 @@ async def publish(call: Call) -> ReleasesJudged:
         if not missing:
             new = await call.execute(_command(call, verified))
             await asyncio.to_thread(packages.put_metadata, document)
+            await asyncio.to_thread(packages.drop_withdrawn, verified)
     return ReleasesJudged(
         published=not missing,
         new=new,
