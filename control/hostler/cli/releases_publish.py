@@ -83,9 +83,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 @click.command()
 @click.argument("package")
 @click.option("--trust", required=True, type=_FILE, help="trust.json: its keyset says whose signatures count")
-@click.option(
-    "--metadata", type=_FILE, help="metadata.json, as a control plane serves it  [asked of the control plane]"
-)
+@click.option("--metadata", type=_FILE, help="metadata.json, as it is served  [asked of the control plane]")
 @output_option
 @click.pass_obj
 @guarded
