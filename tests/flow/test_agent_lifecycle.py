@@ -317,5 +317,10 @@ async def test_LC_08_one_package_is_checked_against_the_metadata_that_is_served(
         package = tmp_path / f"hostler-agent_{NEW}-1~deb12u1_amd64.deb"
         by = ("--metadata", str(tmp_path / "metadata.json"), "--trust", str(tmp_path / "pki/trust.json"))
         assert NEW in await at.cli("releases", "check", str(package), *by)
+        by_itself = ("--trust", str(tmp_path / "pki/trust.json"))
+        digest = sha256_hex(package.read_bytes())
+        assert NEW in await at.cli("releases", "check", digest, *by_itself), "the control plane is asked"
+        assert "release_untrusted" in await at.cli("releases", "check", "0" * 64, *by_itself, code=1)
+        assert "nor is it a SHA-256" in await at.cli("releases", "check", digest[:-1], *by_itself, code=1)
         package.write_bytes(package.read_bytes() + b"x")
         assert "release_untrusted" in await at.cli("releases", "check", str(package), *by, code=1)

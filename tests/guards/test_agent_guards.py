@@ -165,7 +165,12 @@ GUARDS = [
         "        if False:\n",
         f"{HTTP}::test_only_so_many_packages_are_sent_at_one_time",
     ),
-    guard(SERVING, "        check(settings.url_key, token, file, self._engine.clock.now_ms())\n", "", ADDRESS),
+    guard(
+        SERVING,
+        "check(settings.url_key, token, file, self._engine.clock.now_ms())",
+        'token.rpartition(".")[0]',
+        ADDRESS,
+    ),
     guard(
         FEED,
         "            report = open_report(document, self._node_id, PublicKey(known.public_key))\n",

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from conftest import need_slow
-from hostler.cli.demo_files import program
 from support.host_fleet import FIRST, REGIONS, Fleet, open_fleet
 from support.hosts import Busy
 from support.house import FINAL
@@ -313,18 +312,19 @@ def test_LC_14_a_run_waits_for_a_busy_node_and_a_drain_ends_with_it(fleet: Fleet
 def test_LC_08_a_run_that_people_do_closes_itself_when_they_have_typed_what_it_printed(
     fleet: Fleet, tmp_path: Path
 ) -> None:
-    """They fetch and check where they have `hostler`, and install on the host."""
+    """They prove the digest where they have `hostler`, compare it where they fetch, and install on the host."""
     version, host = fleet.publish(), fleet.bed["n4"]
     run_id = fleet.bring("n4", "in_place_upgrade", version, mode="manual_install")
     assert fleet.run(run_id)["state"] == "awaiting_operator"
-    *fetched, install = fleet.run(run_id)["next_action"]["commands"]
-    trust = str(fleet.house.home / "pki/trust.json")
-    path = f"{Path(program('hostler')).parent}:{os.environ['PATH']}"
+    action = fleet.run(run_id)["next_action"]
+    *fetched, install = action["commands"]
+    name, *proof = action["check_command"].replace("trust.json", str(fleet.house.home / "pki/trust.json")).split()
+    assert name == "hostler"
+    assert version in fleet.house.cli(*proof)
     for command in fetched:
-        typed = command.replace("/etc/hostler/trust.json", trust)
-        env = {"PATH": path, "CURL_CA_BUNDLE": str(fleet.delivery.ca)}
-        done = subprocess.run(["sh", "-c", typed], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, (typed, done.stderr)
+        env = {"PATH": os.environ["PATH"], "CURL_CA_BUNDLE": str(fleet.delivery.ca)}
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (command, done.stderr)
     (package,) = tmp_path.glob("*.deb")
     host.put(f"/root/{package.name}", package)
     host.run("sh", "-c", f"cd /root && {install}", timeout_s=120)

@@ -65,6 +65,10 @@ def _print_next(action: dict[str, Any]) -> None:
     click.echo(harmless(f"{action['action']}: {action['reason']}"))
     if action.get("instead"):
         click.echo(f"  use --mode {' or --mode '.join(action['instead'])}")
+    if "check_command" in action:
+        click.echo("where you have hostler and trust.json:")
+        click.echo(harmless(f"  {action['check_command']}"))
+        click.echo("then on the host:")
     for line in action.get("commands", ()):
         click.echo(harmless(f"  {line}"))
 

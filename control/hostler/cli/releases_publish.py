@@ -1,5 +1,7 @@
 """`hostler releases publish` and `check`: a repository to a control plane, and one package against signed metadata."""
 
+import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,7 +10,6 @@ import click
 import msgspec
 
 from hostler.base.clock import SystemClock
-from hostler.base.digest import sha256_hex
 from hostler.base.errors import error
 from hostler.cli.client import Client, quoted
 from hostler.cli.output import guarded, output_option, print_done, print_json
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from hostler.pki.releases import Release
 
 PATH = "/api/v1/admin/agent-releases"
+METADATA = "/packages/v1/metadata.json"
 _CHUNK = 1 << 20
+_SHA256 = re.compile("[0-9a-f]{64}", re.ASCII)
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
@@ -78,25 +81,41 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 @click.command()
-@click.argument("package", type=_FILE)
-@click.option("--metadata", required=True, type=_FILE, help="metadata.json, as a control plane serves it")
+@click.argument("package")
 @click.option("--trust", required=True, type=_FILE, help="trust.json: its keyset says whose signatures count")
+@click.option("--metadata", type=_FILE, help="metadata.json, as it is served  [asked of the control plane]")
 @output_option
+@click.pass_obj
 @guarded
-def check(package: Path, metadata: Path, trust: Path, output: str) -> None:
-    """Whether PACKAGE is a release that enough update keys have signed. Exits 1 for one that is not."""
+def check(settings: Settings, package: str, metadata: Path | None, trust: Path, output: str) -> None:
+    """Whether PACKAGE, a file or the SHA-256 of one, is a release that enough update keys have signed.
+
+    The control plane is asked for the signed metadata and believed in nothing: TRUST says whose signatures count.
+    Exits 1 for a package that is none.
+    """
     from hostler.cli.releases import keyset_of
     from hostler.pki.releases import parse_metadata, verify_releases
 
-    now_ms = SystemClock().now_ms()
-    verified = verify_releases(parse_metadata(metadata.read_bytes()), keyset_of(trust, now_ms), {}, now_ms)
-    release = _signed(package, verified.releases)
+    now_ms, digest = SystemClock().now_ms(), _digest_of(package)
+    document = metadata.read_bytes() if metadata else msgspec.json.encode(Client(settings).call("GET", METADATA))
+    verified = verify_releases(parse_metadata(document), keyset_of(trust, now_ms), {}, now_ms)
+    release = _signed(package, digest, verified.releases)
     print_done(msgspec.to_builtins(release), output, f"{package} is release {release.version} for {release.suite}")
 
 
-def _signed(package: Path, releases: "tuple[Release, ...]") -> "Release":
-    digest, size = sha256_hex(package.read_bytes()), package.stat().st_size
+def _digest_of(package: str) -> str:
+    path = Path(package)
+    if _SHA256.fullmatch(package) and not path.exists():
+        return package
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as err:
+        raise error("invalid_request", f"{package} cannot be read: {err.strerror}; nor is it a SHA-256") from err
+
+
+def _signed(package: str, digest: str, releases: "tuple[Release, ...]") -> "Release":
     for release in releases:
-        if (release.sha256, release.size) == (digest, size):
+        if release.sha256 == digest:
             return release
     raise error("release_untrusted", f"{package} is none of the {len(releases)} releases that are signed")

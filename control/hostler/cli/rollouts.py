@@ -160,7 +160,7 @@ def _move(action: str, summary: str) -> None:
 
 @command.command()
 @click.argument("rollout_id")
-@click.option("--wave", type=click.IntRange(0), required=True, help="that waits, as 'show' says")
+@click.option("--wave", type=click.IntRange(0), required=True, help="the wave that waits: see 'show'")
 @click.option("--reason", default="", help="what the audit will say of it")
 @output_option
 @click.pass_obj

@@ -12,7 +12,7 @@ METADATA, TARGETS = "metadata", "targets"
 TIMESTAMP = "timestamp.json"
 _ROOT = re.compile("([1-9][0-9]{0,15})[.]root[.]json", re.ASCII)
 _MOST_BYTES = 512 * 1024
-_RESTORE = "nothing was changed; put the file back from a copy of the repository, such as the one that is served"
+_RESTORE = "put the file back from a copy of the repository; nothing was changed"
 
 
 def newest(directory: Path) -> dict[str, bytes]:

@@ -139,9 +139,13 @@ class Packages:
         return self._document
 
     def put_metadata(self, document: bytes) -> None:
-        """Whole or not at all."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_public(self._folder / METADATA, document)
+        """Whole or not at all. Raises `store_unavailable`; the one before is in force then."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_public(self._folder / METADATA, document)
+        except OSError as err:
+            _log.error("packages.metadata_not_written", path=str(self._folder / METADATA), error=err)
+            raise error("store_unavailable", f"{METADATA} cannot be written: {err.strerror}") from err
         self._document = document
 
     def sweep(self, now_ms: int) -> int:

@@ -118,9 +118,9 @@ function runPart(run) {
 
 function nextPart(next) {
   if (!next.action && !next.kind) return [];
-  const { commands, package: file, instead, kind, action, reason, ...others } = next;
+  const { commands, check_command: check, package: file, instead, kind, action, reason, ...others } = next;
   const more = Object.entries(others).map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : value]);
-  const shown = facts([["By", kind], ["Do", action], ["Because", reason], ["Instead", instead?.join(", ")], ["Package", file && `${file.file} sha256 ${file.sha256}`], ...more]);
+  const shown = facts([["By", kind], ["Do", action], ["Because", reason], ["Instead", instead?.join(", ")], ["Package", file && `${file.file} sha256 ${file.sha256}`], ["At your desk", check], ...more]);
   const typed = commands?.length ? [el("pre", { text: commands.join("\n"), tabindex: "0" })] : [];
   return part("Next action", shown, ...typed);
 }

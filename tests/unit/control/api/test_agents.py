@@ -20,7 +20,7 @@ from hostler.pki.tokens import read_enrolment_token
 from hostler.wire.node import Hello
 from support.agents import profiles
 from support.control import FakeNode
-from support.http_api import PACKAGES_URL, Api, api_in
+from support.http_api import Api, api_in
 from support.published import Repository
 
 ADMIN = "/api/v1/admin"
@@ -114,14 +114,13 @@ async def test_LC_08_a_manual_run_has_exact_commands_whose_address_is_good_when_
         run = (await admin.post(path(node), json=body)).json()["run"]
         api.fleet.clock.move(3_600_000)
         shown = (await admin.get(f"{ADMIN}/agent-runs/{run['run_id']}")).json()["next_action"]
-        fetch, digest, metadata, check, install = shown["commands"]
+        fetch, digest, install = shown["commands"]
         url = re.findall(r"https://[^\s']+", fetch)[0]
         assert url == shown["package"]["url"] != run["next_action"]["package"]["url"]
         assert (await api.bearer("").get(url)).status_code == 200
         assert shown["package"]["sha256"] in digest
         assert "sha256sum --check" in digest
-        assert f"{PACKAGES_URL}/packages/v1/metadata.json" in metadata
-        assert check.startswith("hostler releases check ")
+        assert shown["check_command"] == f"hostler releases check {shown['package']['sha256']} --trust trust.json"
         assert install.endswith(f"install './{shown['package']['file']}'")
         stored = api.fleet.engine._db.execute("SELECT next_action FROM agent_lifecycle_runs").fetchone()[0]
         assert "/packages/v1/" not in stored, "an address is made for whoever looks, and kept nowhere"
