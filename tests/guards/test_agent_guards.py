@@ -8,6 +8,7 @@ KERNEL = "hostler.control.kernel"
 URLS, RELEASES, RUNS = f"{KERNEL}.package_urls", f"{KERNEL}.agent_releases", f"{KERNEL}.agent_runs"
 STEPS, CHECKS, NODES = f"{KERNEL}.agent_run_steps", f"{KERNEL}.agent_checks", f"{KERNEL}.nodes"
 VERSIONS, REPORTS = f"{KERNEL}.agent_versions", f"{KERNEL}.agent_reports"
+FIRST, BOOTED = "hostler.control.delivery.first_boot", "unit/control/delivery/test_first_boot.py"
 PACKAGES, SERVING = "hostler.control.delivery.packages", "hostler.control.api.packages"
 FEED, AGENTS = "hostler.control.rpc.agent_feed", "hostler.control.api.routes.agents"
 RUN, MATRIX = "unit/control/kernel/test_agent_runs.py", "unit/control/kernel/test_agent_matrix.py"
@@ -122,6 +123,30 @@ GUARDS = [
         "    if run.kind == PROVIDER:\n        return False\n",
         "",
         f"{MATRIX}::test_LC_07_a_reimaged_host_comes_back_as_a_fresh_agent_of_the_same_name",
+    ),
+    guard(
+        FIRST,
+        "    if digest.hexdigest() != facts.sha256:\n",
+        "    if False:\n",
+        f"{BOOTED}::test_LC_12_what_is_not_the_signed_package_leaves_nothing_behind",
+    ),
+    guard(
+        FIRST,
+        " and size <= facts.size_bytes:",
+        ":",
+        f"{BOOTED}::test_LC_12_no_more_is_taken_than_was_signed",
+    ),
+    guard(
+        FIRST,
+        "    if IDENTITY.exists() and not begun.exists():\n",
+        "    if False:\n",
+        f"{BOOTED}::test_LC_07_a_host_that_is_a_node_already_is_left_alone",
+    ),
+    guard(
+        RUNS,
+        "    if how.kind == PROVIDER and command.token_expires_at_ms:\n",
+        "    if False:\n",
+        f"{MATRIX}::test_LC_07_a_run_whose_token_ended_unused_does_not_stay_open",
     ),
     guard(
         NODES,

@@ -146,6 +146,22 @@ def test_LC_12_what_is_not_the_signed_package_leaves_nothing_behind(
     assert machine.boot(facts(answers)) == 0, "the next boot goes on"
 
 
+def test_LC_12_no_more_is_taken_than_was_signed(
+    machine: Machine, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+
+    def stopped(status: int, why: str) -> None:
+        taken.append((machine.root / f"cache/{FILE}").stat().st_size)
+        sys.exit(status)
+
+    monkeypatch.setattr(first_boot, "_stop", stopped)
+    monkeypatch.setattr(first_boot, "CHUNK", 1000)
+    answers.body, answers.length = PACKAGE * 50, 50 * len(PACKAGE)
+    machine.boot(facts(answers))
+    assert taken[0] <= len(PACKAGE) + 1000
+
+
 def test_nobody_there_is_asked_again(machine: Machine, answers: Answers) -> None:
     assert machine.boot(facts(answers, url="http://127.0.0.1:1/x.deb")) == AGAIN
 
