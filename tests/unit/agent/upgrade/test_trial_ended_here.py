@@ -54,7 +54,7 @@ async def test_U3_a_trial_without_a_verdict_fails_its_task(
     )
     step = asyncio.create_task(KIND.apply(context))
     async with asyncio.timeout(10):
-        while not told.saved:  # noqa: ASYNC110 - what a step does is seen by what it leaves
+        while not told.saved:
             await asyncio.sleep(0.02)
     assert not step.done()
     ends(places.trial)
