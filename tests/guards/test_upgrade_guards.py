@@ -18,7 +18,7 @@ STAGED, ORDERED, JUDGED, LAUNCHED, WATCHED, RUN = (
 GUARDS = {
     "LC_12 the signed package": (STAGE, "if (release.sha256, release.size) != (self._wanted.sha256, self._wanted.size_bytes):", "if False:", f"{STAGED}::test_LC_12_a_task_that_names_another_package_than_was_signed_is_refused"),
     "U3 downgrade when staged": (STAGE, "        may_install(release, __version__)\n", "", f"{STAGED}::test_U3_down_only_by_authority"),
-    "U3 replayed metadata": (STAGE, "trust.keyset, known.trusted, now_ms)", "trust.keyset, {}, now_ms)", f"{STAGED}::test_U3_metadata_of_before_is_refused"),
+    "U3 replayed metadata": (STAGE, "trust.keyset, before, now_ms)", "trust.keyset, {}, now_ms)", f"{STAGED}::test_U3_metadata_of_before_is_refused"),
     "LC_12 this Debian": (STAGE, "if mine is not None and mine.suite != self._wanted.suite:", "if False:", f"{STAGED}::test_a_release_for_another_debian_is_not_installed_here"),
     "PG_06 what the package says of itself": (STAGE, "if said != (release.version, release.commit, release.suite):", "if False:", f"{STAGED}::test_a_package_that_says_something_else_of_itself_is_refused"),
     "room": (STAGE, "if free < needed:", "if False:", f"{STAGED}::test_a_disk_without_room_is_left_alone"),
