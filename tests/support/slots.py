@@ -15,6 +15,7 @@ from hostler.agent.upgrade.places import PACKAGED, Places
 from hostler.base.digest import canonical_json
 from hostler.pki.manifest import Manifest
 from hostler.pki.releases import Release
+from support.keys import NOW
 from support.releases import House
 
 PYTHON = "3.11"
@@ -68,10 +69,10 @@ def release(version: str, *, replaces: tuple[str, ...] = (), sha256: str = "a" *
     )
 
 
-def offer(places: Places, house: House, *releases: Release) -> None:
+def offer(places: Places, house: House, *releases: Release, now_ms: int = NOW) -> None:
     """From now on the node knows that these, and no others, are signed."""
     house.releases = releases
-    records.write(places.releases, Known(trusted=house.take(house.publish()).trusted))
+    records.write(places.releases, Known(trusted=house.take(house.publish(now_ms), now_ms).trusted))
 
 
 def installed_in(places: Places, running: str = PACKAGED, house: House | None = None) -> Installed:

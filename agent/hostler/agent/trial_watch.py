@@ -70,18 +70,26 @@ class Watch:
 
     async def run(self) -> None:
         """Returns when no trial is open."""
-        while (trial := records.trial(self._places)) is not None:
+        while (trial := await self._on_record()) is not None:
             if not await self._step(trial):
                 await asyncio.sleep(LOOK_S)
-        await self._without_record()
+        before = slots.before(self._places)
+        if before:
+            await self._without_record(before)
+        self._places.trial.unlink(missing_ok=True)  # nothing was switched yet, or it is over already
 
-    async def _without_record(self) -> None:
-        """A trial that nobody can read is over. Was it begun, nobody proves the version any more: back to the one
+    async def _on_record(self) -> Trial | None:
+        """Asked twice where it cannot be read: that may be for a moment."""
+        trial = records.trial(self._places)
+        if trial is None and slots.before(self._places):
+            await asyncio.sleep(LOOK_S)
+            trial = records.trial(self._places)
+        return trial
+
+    async def _without_record(self, before: str) -> None:
+        """A trial that was begun, and that nobody can read: nobody proves the version any more. Back to the one
         before, which the link names that was made ahead of the switch."""
-        before, now = slots.before(self._places), slots.current(self._places)
-        if not before:
-            self._places.trial.unlink(missing_ok=True)  # nothing was switched yet, or it is over already
-            return
+        now = slots.current(self._places)
         _log.error("trial.record_lost", slot=now, before=before)
         if now != before:
             with contextlib.suppress(HostlerError):  # it is told, where that can be written

@@ -48,9 +48,7 @@ async def ordered(context: StepContext, order: Callable[[], Trial | None]) -> Ou
     verdict = records.verdict(installed.places, context.attempt_uid)
     if verdict is None and not is_open(context, installed):
         if context.checkpoint:
-            raise error(
-                "upgrade_rolled_back", "the trial was ended on the node itself, as an installation by dpkg does"
-            )
+            raise _ended_here()
         check_free(installed.places, context.attempt_uid)
         await _check_watcher(context)
         trial = await start(order, "upgrade-order")
@@ -81,12 +79,20 @@ async def _verdict(context: StepContext, installed: Installed) -> Verdict:
             installed.places.trial.unlink(missing_ok=True)  # nobody judges, so nothing is switched
         raise
     while True:
+        is_on = is_open(context, installed)  # before the verdict, which is written ahead of the end
         verdict = records.verdict(installed.places, context.attempt_uid)
         if verdict is not None:
             return verdict
+        if not is_on:
+            raise _ended_here()
         if context.deadline.passed():
             raise error("timeout", "the trial is not over yet; it goes on, and the node's report will tell its end")
         await asyncio.sleep(LOOK_S)
+
+
+def _ended_here() -> HostlerError:
+    how = "as an installation by dpkg does, or a record of it that cannot be read"
+    return error("upgrade_rolled_back", f"the trial was ended on the node itself, {how}")
 
 
 def probe_of(view: StepView) -> Probe:

@@ -138,3 +138,11 @@ def test_U1_a_slot_whose_network_process_never_comes_is_left_where_it_is_damaged
     assert slots.current(places) == now
     assert sent == ([signal.SIGTERM] if now != "two" else [])
     assert agent.looks == 1
+
+
+def test_K7_a_slot_that_was_not_staged_to_its_end_is_not_gone_to(places: Places) -> None:
+    slots.forget_ready(places, "two")
+    assert slots.damage(places, "two") == ("ready.json",)
+    assert slots.whole(places, "1.2.0") is None
+    slots.note_ready(places, "two")
+    assert slots.damage(places, "two") == ()

@@ -1,5 +1,7 @@
 """U3, K7: a trial whose record cannot be read ends with the version before, never with the one that nobody proved."""
 
+import contextlib
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +9,7 @@ import pytest
 from unit.agent.upgrade.test_trial_watch import HANGS, SWITCHES, DiedError, Machine, machine, ordered
 
 from hostler.agent.runner import faults
-from hostler.agent.upgrade import records, slots
+from hostler.agent.upgrade import launch, records, slots
 from hostler.agent.upgrade.stand_in import RECORD_LOST
 from hostler.base.errors import error
 
@@ -105,3 +107,54 @@ def test_a_trial_that_was_not_begun_needs_no_way_back(machine: Machine, fault: s
     machine.watch()
     assert (machine.restarts, machine.running, slots.before(machine.places)) == (0, "one", "")
     assert not machine.places.trial.exists()
+
+
+@pytest.mark.parametrize("cut_at", range(4))
+def test_K7_what_is_left_of_an_end_is_no_lost_trial(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, cut_at: int
+) -> None:
+    """The power goes before the link does, and at each sync, of the end of a trial that the version has stood."""
+    ordered(machine)
+    real, calls = slots.sync, []
+
+    def dying_at_once() -> None:
+        raise DiedError
+
+    def dying(folder: Path) -> None:
+        trial = records.verdict(machine.places, "uid")
+        if trial is not None:
+            calls.append(folder)
+        if cut_at and len(calls) == cut_at:
+            raise DiedError
+        real(folder)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(slots, "sync", dying)
+        if not cut_at:
+            patched.setattr(slots, "forget_before", lambda places: dying_at_once())
+        with contextlib.suppress(DiedError):
+            machine.watch()
+    machine.power_cut()
+    assert machine.running == "two", "it has its verdict"
+
+
+def test_U1_starts_of_the_watcher_are_held_against_no_version(machine: Machine) -> None:
+    faults.arm(["before_intent:error:trial.judge"], enabled=True)
+    ordered(machine)
+    with pytest.raises(faults.FaultError):
+        machine.watch()
+    faults.arm([], enabled=True)
+    launch.count(f"{launch.WATCHER}one", str(machine.places.base))
+    machine.watch()
+    assert (machine.running, slots.current(machine.places)) == ("two", "two")
+
+
+def test_U3_a_record_that_cannot_be_read_for_a_moment_is_not_lost(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, asked = records.trial, itertools.count()
+    monkeypatch.setattr(records, "trial", lambda places: None if next(asked) in (3, 7) else real(places))
+    ordered(machine)
+    machine.watch()
+    assert (machine.running, slots.current(machine.places)) == ("two", "two")
+    assert next(asked) > 3
