@@ -18,6 +18,7 @@ from hostler.agent.upgrade.unpack import unpack
 from hostler.base.digest import sha256_hex
 from hostler.base.version import __version__
 from hostler.pki.deb import inspect
+from support.agent_releases import version_of
 from support.archive import SUITE, Archive
 from support.debs import ALL, BOOKWORM, NUMBERS, TRIXIE, build, built, need_suite
 from support.installed import Installed
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(900), pytest.mark.xdist_grou
 
 PATIENCE_S = 40.0
 PYTHONS = {BOOKWORM: "3.11", TRIXIE: "3.13"}
-EXPOSED = {"hostler-session.service": 25, "hostler-control.service": 25}  # tenths
+EXPOSED = {"hostler-session.service": 25, "hostler-control.service": 25, "hostler-trial.service": 30}  # tenths
 CLI = 'server = "http://127.0.0.1:{ports.http}"\ntoken_file = "/root/me.token"\nproject = "train"\n'
 
 
@@ -113,13 +114,13 @@ def installed(suite: str, archive: Archive, tmp_path_factory: pytest.TempPathFac
         yield Installed(booted, suite, control_ports())
 
 
-def test_PG_03_PG_04_a_whole_life(installed: Installed, archive: Archive, tmp_path: Path) -> None:
+def test_PG_03_PG_04_a_whole_life(installed: Installed, archive: Archive) -> None:
     """Install, keys, enrol by a token file, a task, a crash, upgrade, remove, install again, purge."""
     installs(installed)
     sets_up_the_control_plane(installed)
     enrols_by_a_token_file(installed)
     comes_back_after_a_kill(installed)
-    upgrades_and_keeps_its_state(installed, archive, tmp_path)
+    upgrades_and_keeps_its_state(installed, archive)
     removes_and_keeps_its_state(installed)
     purges_and_leaves_nothing(installed)
 
@@ -222,11 +223,10 @@ def comes_back_after_a_kill(it: Installed) -> None:
     it.noop()
 
 
-def upgrades_and_keeps_its_state(it: Installed, archive: Archive, tmp_path: Path) -> None:
+def upgrades_and_keeps_its_state(it: Installed, archive: Archive) -> None:
     receipts = it.run("sh", "-c", "hostler-agent receipts -o /root/before && wc -l < /root/before").split()[-1]
     toml = it.read("/etc/hostler/agent.toml")
-    for package in build(tmp_path / "next", "hostler-agent", suite=it.suite, version="0.9.0"):
-        archive.take(package)
+    archive.take(version_of("0.9.0", suite=it.suite))
     archive.publish()
     it.apt("update")
     it.apt("install", "--no-install-recommends", "hostler-agent")
