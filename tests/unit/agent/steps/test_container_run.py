@@ -309,7 +309,7 @@ async def test_K8_a_process_that_got_the_number_of_an_ended_container_says_nothi
         assert pid == 4242
         runtime.only.pid = 0 if ended else pid
         looked.set()
-        return {node: "the container has no such device any more" for node in nodes}
+        return dict.fromkeys(nodes, "the container has no such device any more")
 
     monkeypatch.setattr(devices, "lost", lost)
     async with home.agent() as node:
