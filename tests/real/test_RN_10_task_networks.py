@@ -1,4 +1,4 @@
-"""RN-10, OD-12: who reaches whom between tasks on real containerd, each in a network of its own, or in the node's."""
+"""RN-10, OD-12: who reaches whom between tasks on real containerd, each in a network of its own or in the node's."""
 
 from collections.abc import AsyncIterator, Iterator
 

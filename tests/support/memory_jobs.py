@@ -69,5 +69,13 @@ class MemoryJobs:
 
         return self._kept(JobTaskRow, keep)[:limit]
 
-    def jobs_beyond_budget(self, limit: int) -> list[JobRow]:
-        return self._kept(JobRow, lambda j: not j.gone_ms and 0 < j.budget_ms <= j.task_ms)[:limit]
+    def jobs_beyond_budget(self, now_ms: int, limit: int) -> list[JobRow]:
+        def running_ms(job_id: str) -> int:
+            own = self._kept(TaskRow, lambda t: t.operation_id == job_id and t.started_at_ms and not t.finished_at_ms)
+            below = sum(running_ms(child.job_id) for child in self.children_of(job_id))
+            return below + sum(max(0, now_ms - task.started_at_ms) for task in own)
+
+        def keep(job: JobRow) -> bool:
+            return not job.gone_ms and 0 < job.budget_ms <= job.task_ms + running_ms(job.job_id)
+
+        return self._kept(JobRow, keep)[:limit]

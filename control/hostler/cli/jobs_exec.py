@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from hostler.cli.client import Client, quoted
+from hostler.cli.jobs_api import client_of, job_path, resolve
 from hostler.cli.output import EXIT_REFUSED, guarded, output_option, print_json, table
 from hostler.cli.settings import Settings
 
@@ -36,9 +37,9 @@ def run(settings: Settings, job: str, task_index: int, stdin: bool, tty: bool, c
     if tty and not sys.stdin.isatty():
         raise click.UsageError("--tty needs a terminal on standard input")
     rows, columns = window_size() if tty else (24, 80)
-    client = Client(settings)
+    client = client_of(settings)
     body = {"command": command, "task_index": task_index, "tty": tty, "rows": rows, "columns": columns}
-    made = client.call("POST", f"{_job(settings, job)}/exec", body=body)
+    made = client.call("POST", f"{job_path(settings, resolve(client, settings, job))}/exec", body=body)
     client.close()
     sys.exit(Attached(settings, made["path"], tty=tty, stdin=stdin).run())
 
@@ -53,9 +54,9 @@ def run(settings: Settings, job: str, task_index: int, stdin: bool, tty: bool, c
 @guarded
 def profile(settings: Settings, job: str, task_index: int, kind: str, seconds: int, output: str) -> None:
     """Watch the processes of a running task, and show what they did."""
-    client = Client(settings)
+    client = client_of(settings)
     body = {"task_index": task_index, "kind": kind, "seconds": seconds}
-    made = client.call("POST", f"{_job(settings, job)}/profile", body=body)
+    made = client.call("POST", f"{job_path(settings, resolve(client, settings, job))}/profile", body=body)
     operation = _ended(client, settings, made["operation_id"])
     if operation["status"] != "succeeded":
         click.echo(f"{operation['error_code']}: {operation['error_message']}", err=True)
@@ -70,10 +71,6 @@ def profile(settings: Settings, job: str, task_index: int, kind: str, seconds: i
     if found["top"]:
         headings = list(found["top"][0])
         table(headings, [[str(row[name]) for name in headings] for row in found["top"]])
-
-
-def _job(settings: Settings, job: str) -> str:
-    return f"/api/v1/projects/{quoted(settings.project)}/jobs/{quoted(job)}"
 
 
 def _ended(client: Client, settings: Settings, operation_id: str) -> dict[str, Any]:

@@ -32,8 +32,13 @@ class Memory(NamedTuple):
 
 
 class Sampling:
+    """Args:
+    root: of the node; one without /proc is a directory of this machine, and its tasks are processes here.
+    """
+
     def __init__(self, root: Path) -> None:
-        self._proc = root / "proc"
+        there = root / "proc"
+        self._proc = there if there.exists() else Path("/proc")
 
     def tree(self, pid: int) -> list[int]:
         """The process and everything below it, as it is now."""

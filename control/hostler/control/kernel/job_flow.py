@@ -283,7 +283,7 @@ def expire(draft: Draft) -> None:
     for task in draft.current(draft.view.tasks_to_reroute(draft.now_ms, EXPIRE_LIMIT)):
         if task.state in IN_FLIGHT:
             _reroute(draft, task)
-    for job in draft.current(draft.view.jobs_beyond_budget(EXPIRE_LIMIT)):
+    for job in draft.current(draft.view.jobs_beyond_budget(draft.now_ms, EXPIRE_LIMIT)):
         _out_of_budget(draft, job)
 
 

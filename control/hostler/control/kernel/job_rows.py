@@ -186,8 +186,8 @@ class JobView(Protocol):
     def due_job_tasks(self, now_ms: int, limit: int) -> Iterable[JobTaskRow]:
         """That waited too long for a node, or may be tried again by now."""
 
-    def jobs_beyond_budget(self, limit: int) -> Iterable[JobRow]:
-        """Not over, and used up what they may use."""
+    def jobs_beyond_budget(self, now_ms: int, limit: int) -> Iterable[JobRow]:
+        """Not over, and used up what they may use, with what runs now in them and below them."""
 
     def pools_waiting(self, limit: int) -> Iterable[tuple[str, str, str]]:
         """(org, project, allocation) with jobs that wait."""

@@ -67,5 +67,5 @@ class JobQueries:
     def due_job_tasks(self, now_ms: int, limit: int) -> list[JobTaskRow]:
         return self._where(JobTaskRow, _DUE, now_ms, now_ms, limit)
 
-    def jobs_beyond_budget(self, limit: int) -> list[JobRow]:
-        return self._where(JobRow, "budget_ms > 0 AND gone_ms = 0 AND task_ms >= budget_ms LIMIT ?", limit)
+    def jobs_beyond_budget(self, now_ms: int, limit: int) -> list[JobRow]:
+        return self._all(JobRow, local_tasks.BEYOND_BUDGET, {"now": now_ms, "limit": limit})

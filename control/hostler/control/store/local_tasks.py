@@ -5,11 +5,13 @@ handed to another cluster; only the `…SHOWN` read the table itself, for people
 """
 
 from hostler.control.kernel.endpoint_rows import EndpointRow
+from hostler.control.kernel.job_rows import JobRow
 from hostler.control.kernel.rows import OperationRow, TaskRow
 from hostler.control.store.tables import STATEMENTS
 
 COLUMNS = STATEMENTS[TaskRow].columns
 _T = ", ".join(f"t.{name}" for name in TaskRow.__struct_fields__)
+_J = ", ".join(f"j.{name}" for name in JobRow.__struct_fields__)
 
 ONE = f"SELECT {COLUMNS} FROM local_tasks WHERE task_id = ?"  # noqa: S608
 OF_OPERATION = f"SELECT {COLUMNS} FROM local_tasks WHERE operation_id = ?"  # noqa: S608
@@ -93,6 +95,17 @@ REROUTE = f"""
     WHERE n.connection = 'lost' AND t.state IN ('assigned', 'running')
       AND j.reroute_after_ms > 0 AND n.last_seen_ms + j.reroute_after_ms <= :now
     ORDER BY t.task_id LIMIT :limit
+"""  # noqa: S608
+# Has used up what it may with what runs now, in it and below it.
+BEYOND_BUDGET = f"""
+    SELECT {_J} FROM jobs j WHERE j.budget_ms > 0 AND j.gone_ms = 0 AND j.budget_ms <= j.task_ms + (
+      WITH RECURSIVE tree (job_id) AS (
+        SELECT j.job_id
+        UNION SELECT c.job_id FROM tree JOIN jobs c ON c.parent_id = tree.job_id AND c.parent_id != '')
+      SELECT coalesce(sum(max(0, :now - t.started_at_ms)), 0) FROM tree
+      CROSS JOIN local_tasks t ON t.operation_id = tree.job_id
+      WHERE t.finished_at_ms = 0 AND t.started_at_ms > 0)
+    ORDER BY j.job_id LIMIT :limit
 """  # noqa: S608
 # A job's tasks for people, a page of them, with the node of the present attempt.
 OF_JOB_SHOWN = """

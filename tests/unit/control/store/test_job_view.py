@@ -16,7 +16,7 @@ ASKED = {
     "stray_attempts_of_task": lambda view: view.strays_of("tsk_1"),
     "local_tasks_open_on_node": lambda view: view.tasks_to_reroute(1, 10),
     "job_tasks_timed": lambda view: view.due_job_tasks(1, 10),
-    "jobs_budgeted": lambda view: view.jobs_beyond_budget(10),
+    "jobs_budgeted": lambda view: view.jobs_beyond_budget(1, 10),
 }
 
 
