@@ -6,10 +6,12 @@ one replica in the node's network, whose image is in the engine's store after th
 Both sides ask for the same container: image, command, limits, walls, binds.
 
 Prints milliseconds and ratios as JSON. `step_over_bare` is the figure of the budget: the step on its node, from its
-start to its end that is on disk with its receipt, over the bare calls from nothing to the end of the container. The
-step asks the registry whether this task may have the image (A7); the bare calls do not. What is left of a task is
-removed once its end is durable, so removal stands apart: `gone_over_bare` is from the submit until nothing is left,
-over the bare calls with theirs. Each ratio is the median over rounds of one round's, as the machine's pace changes.
+start to its end that is on disk with its receipt, over the bare calls from nothing to the end of the container. Both
+moments are when the control plane has heard of them; it works on the same machine meanwhile, as do the registry and
+the client, and none of them for the bare calls: with few cores that counts against the step. The step asks the registry
+whether this task may have the image (A7); the bare calls do not. What is left of a task is removed once its end is
+durable, so removal stands apart: `gone_over_bare` is from the submit until nothing is left, over the bare calls with
+theirs. Each ratio is the median over rounds of one round's, as the machine's pace changes.
 """
 
 import json

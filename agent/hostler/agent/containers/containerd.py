@@ -39,7 +39,7 @@ SOCKET = Path("/run/containerd/containerd.sock")
 SHM = Path("/dev/shm/hostler")  # noqa: S108 - ours alone; each container's part has a directory of its own
 _LOOK_S = 1.0  # how often a running container's log is looked at
 _AWAY_S, _UNSTARTED_S = 0.2, 0.05
-_SETTLE_S, _SETTLE_LOOKS = 0.003, 60  # from the end of a process to its end in CRI
+_SETTLE_S, _SETTLE_LOOKS = 0.002, 90  # from the end of a process to its end in CRI
 _CDI_SINCE = (1, 7)
 
 

@@ -1,7 +1,7 @@
 """Connections to the engine on this node, whose HTTP/1.1 is h11's.
 
-A step makes half a dozen calls to its engine, one after the other. A general client takes two milliseconds for each, much
-of what a step costs beyond its engine (P9); h11 with a connection that is kept takes a tenth of that.
+A step makes half a dozen calls to its engine, one after the other. A general client takes two milliseconds for each,
+much of what a step costs beyond its engine (P9); h11 with a connection that is kept takes a tenth of that.
 """
 
 import asyncio

@@ -33,6 +33,7 @@ from hostler.wire.report import LogLine, TaskReport, TaskStatus
 
 T = TypeVar("T")
 HEALTHY = "ok"
+TRIM_S = 0.2  # from an acknowledgement to the commit that drops what was acknowledged
 MAX_OUTBOX_ROWS = 200_000  # past it, log lines are dropped and counted; steps and results never
 
 
@@ -56,6 +57,7 @@ class Journal:
         self._writer = Writer(write, lambda err: storage_error(err, path), self._committed)
         self._wakes: list[Callable[[], None]] = []
         self._trims: list[Callable[[int], None]] = []
+        self._trimming: asyncio.TimerHandle | None = None
         self._arriving: dict[str, KnownTask] = {}
         self._flood = refusals.Flood(clock)
         self._sign_refusal: Callable[[Refusable, ChainHead], bytes] | None = None
@@ -75,6 +77,9 @@ class Journal:
 
     async def close(self) -> None:
         """Finishes what was asked for, then closes the file."""
+        if self._trimming is not None:
+            self._trimming.cancel()
+            self._trim_now()
         await self._writer.close()
         self._read.close()
 
@@ -218,6 +223,26 @@ class Journal:
         await self._write(functools.partial(outbox.trim, up_to=up_to))
         for trimmed in self._trims:
             trimmed(up_to)
+
+    def acknowledge(self, up_to: int) -> None:
+        """Drops it soon, with what is acknowledged by then. What a crash keeps is sent again, and known there by then.
+
+        So that the disk has no part in it while a step writes what it must, and whoever hears the link waits for none.
+        """
+        self._trimmed = max(self._trimmed, min(up_to, self._last_row))
+        if self._trimming is None:
+            self._trimming = asyncio.get_running_loop().call_later(TRIM_S, self._trim_now)
+
+    def _trim_now(self) -> None:
+        self._trimming = None
+        up_to = self._trimmed
+        done = self._write(functools.partial(outbox.trim, up_to=up_to))
+        done.add_done_callback(lambda done: self._was_trimmed(done, up_to))
+
+    def _was_trimmed(self, done: "asyncio.Future[None]", up_to: int) -> None:
+        if not done.cancelled() and done.exception() is None:  # else the storage word says why; the next one takes all
+            for trimmed in self._trims:
+                trimmed(up_to)
 
     def on_trim(self, trimmed: Callable[[int], None]) -> None:
         """`trimmed` is called on the loop with the last row that was acknowledged."""

@@ -168,7 +168,7 @@ class Session:
 
     async def _take(self, value: FromControl) -> None:
         if isinstance(value, ReportAck):
-            await self._journal.trim(value.up_to)
+            self._journal.acknowledge(value.up_to)
         elif isinstance(value, Tasks | CatalogUpdate | KeysetUpdate | WorkerPolicy):
             await self._inbox.put(value)
         elif isinstance(value, Welcome):

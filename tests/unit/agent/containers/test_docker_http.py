@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hostler.agent.containers import docker_http
 from hostler.agent.containers.docker_http import Broken, Connections
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -131,6 +132,15 @@ async def test_what_is_no_answer_is_an_engine_that_is_away(engine: Pair, answer:
 async def test_an_answer_that_breaks_off_is_none(engine: Pair) -> None:
     one, connections = engine
     one.answers = [b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\nno length is that"]
+    async with asyncio.timeout(10):
+        with pytest.raises(Broken):
+            await connections.answer("GET", "/a")
+
+
+async def test_an_answer_has_its_bounds(engine: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, connections = engine
+    monkeypatch.setattr(docker_http, "MOST", 5)
+    one.answers = [CHUNKED + b"6\r\nabcdef\r\n0\r\n\r\n"]
     async with asyncio.timeout(10):
         with pytest.raises(Broken):
             await connections.answer("GET", "/a")

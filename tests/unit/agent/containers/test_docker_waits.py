@@ -1,0 +1,104 @@
+"""P9, RN-01: which calls the Docker Engine gets from a start to the end, and who hears of the end."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hostler.agent.containers.docker import Docker
+from hostler.agent.containers.runtime import Line, State
+from hostler.agent.containers.spec import ContainerSpec
+
+STAMP = "2026-11-22T10:00:00.000000000Z"
+
+
+class Engine:
+    """One container `c` behind a socket. `did` are the calls in their order; `ends` lets it end."""
+
+    def __init__(self) -> None:
+        self.state, self.ends = "created", asyncio.Event()
+        self.did: list[str] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                await reader.readexactly(int(head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0]))
+                method, target, _ = head.decode().split("\r\n")[0].split(" ")
+                path, _, query = target.partition("?")
+                call = f"{method} {path.rpartition('/')[2]}{' follow' if 'follow=1' in query else ''}"
+                self.did.append(call)
+                body = await self.answer(call)
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            writer.close()
+
+    async def answer(self, call: str) -> bytes:
+        said: Any = {"Id": "c", "State": {"Status": self.state, "Running": self.state == "running", "ExitCode": 0}}
+        if call == "POST start":
+            self.state = "running"
+        elif call in ("POST wait", "GET logs follow"):
+            await self.ends.wait()
+            self.state = "exited"
+        if call.startswith("GET logs"):
+            record = f"{STAMP} said\n".encode()
+            return b"\1\0\0\0" + len(record).to_bytes(4, "big") + record
+        return json.dumps(said).encode()
+
+
+@pytest.fixture
+async def parts(tmp_path: Path) -> AsyncIterator[tuple[Engine, Docker]]:
+    engine, docker = Engine(), Docker(tmp_path / "s", "nod")
+    server = await asyncio.start_unix_server(engine.serve, tmp_path / "s")
+    yield engine, docker
+    await docker.close()
+    server.close()
+
+
+async def told(docker: Docker) -> list[Line]:
+    return [line async for line in docker.logs("c", follow=True)]
+
+
+async def test_P9_one_that_was_just_started_is_waited_for_and_looked_at_once(parts: tuple[Engine, Docker]) -> None:
+    engine, docker = parts
+    made = await docker.create(ContainerSpec(name="n", image="i", command=("x",), environment={}, labels={}))
+    await docker.start(made)
+    async with asyncio.timeout(10):
+        waiting = asyncio.ensure_future(docker.wait(made))
+        await asyncio.sleep(0)
+        telling = asyncio.ensure_future(told(docker))
+        await asyncio.sleep(0.05)
+        engine.ends.set()
+        assert (await waiting).state is State.EXITED
+        assert [line.text for line in await telling] == ["said"], (
+            "told once, by the stream or by the look after the end"
+        )
+    assert engine.did[:2] == ["POST create", "POST start"]
+    assert sorted(engine.did[2:4]) == ["GET logs follow", "POST wait"]
+    assert engine.did.count("GET json") == 1
+    assert engine.did[-1] == "GET logs", "once its end is known, what the stream may have left out"
+
+
+async def test_RN_01_one_that_nobody_has_started_has_not_ended(parts: tuple[Engine, Docker]) -> None:
+    """To the engine's own wait it has."""
+    engine, docker = parts
+    engine.ends.set()
+    made = await docker.create(ContainerSpec(name="n", image="i", command=("x",), environment={}, labels={}))
+    waiting = asyncio.ensure_future(docker.wait(made))
+    await asyncio.sleep(0.2)
+    assert (waiting.done(), "POST wait" in engine.did) == (False, False)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_TE_20_one_of_an_earlier_agent_is_looked_at_first(parts: tuple[Engine, Docker]) -> None:
+    engine, docker = parts
+    engine.state = "exited"
+    async with asyncio.timeout(10):
+        assert (await docker.wait("c")).state is State.EXITED
+    assert engine.did == ["GET json"]
