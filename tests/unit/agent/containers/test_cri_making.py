@@ -48,7 +48,10 @@ class Containerd:
     def do_RunPodSandbox(self, request: Any) -> Any:
         name = request.config.metadata.name
         self._reserve(name in self.pods, name)
-        self.pods[name] = cri.PodSandbox(id=f"pod-{name}", metadata=request.config.metadata, state=cri.SANDBOX_READY)
+        made = cri.PodSandbox(id=f"pod-{name}", state=cri.SANDBOX_READY)
+        made.metadata.CopyFrom(request.config.metadata)
+        made.labels.update(request.config.labels)
+        self.pods[name] = made
         return cri.RunPodSandboxResponse(pod_sandbox_id=f"pod-{name}")
 
     def do_CreateContainer(self, request: Any) -> Any:
@@ -57,6 +60,7 @@ class Containerd:
         if request.config.image.image not in self.images:
             raise _refusal('failed to resolve image "image": not found')
         found = cri.Container(id=f"c{name}", pod_sandbox_id=request.pod_sandbox_id, labels=request.config.labels)
+        found.metadata.CopyFrom(request.config.metadata)
         self.made[name] = found
         return cri.CreateContainerResponse(container_id=found.id)
 
