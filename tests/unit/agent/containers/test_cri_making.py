@@ -11,7 +11,7 @@ from hostler.agent.containers import cri_spec
 from hostler.agent.containers.cri_client import failure
 from hostler.agent.containers.cri_making import Making
 from hostler.agent.containers.cri_sandboxes import Sandboxes
-from hostler.agent.containers.spec import ATTEMPT, PHASE, ContainerSpec
+from hostler.agent.containers.spec import ATTEMPT, PHASE, ContainerSpec, name_of
 from hostler.base.errors import HostlerError
 from hostler.cri.v1 import api_pb2 as cri
 
@@ -103,19 +103,23 @@ def bench(tmp_path: Path) -> Bench:
 
 def spec(phase: str = "main", image: str = "image") -> ContainerSpec:
     labels = {ATTEMPT: "att", PHASE: phase}
-    return ContainerSpec(name=f"att-{phase}", image=image, command=("x",), environment={}, labels=labels)
+    return ContainerSpec(name=name_of("att", phase), image=image, command=("x",), environment={}, labels=labels)
 
 
 async def test_P9_a_first_container_takes_two_calls(bench: Bench, tmp_path: Path) -> None:
     made = await bench.making.made(spec())
     assert bench.containerd.did == ["RunPodSandbox", "CreateContainer"]
-    assert (made.id, made.fresh, made.log) == ("catt-main", True, str(tmp_path / "logs/att/att-main.log"))
+    assert (made.id, made.fresh, made.log) == ("chostler-att", True, str(tmp_path / "logs/att/hostler-att.log"))
 
 
 async def test_RN_07_the_command_comes_into_the_setups_sandbox(bench: Bench) -> None:
     await bench.making.made(spec("setup"))
     made = await bench.making.made(spec("main"))
-    assert (made.fresh, len(bench.containerd.pods), set(bench.containerd.made)) == (True, 1, {"att-setup", "att-main"})
+    assert (made.fresh, len(bench.containerd.pods), set(bench.containerd.made)) == (
+        True,
+        1,
+        {"hostler-att-setup", "hostler-att"},
+    )
 
 
 async def test_K3_what_an_earlier_agent_has_made_is_found_and_counts_as_not_fresh(bench: Bench) -> None:
