@@ -9,14 +9,17 @@ CONTAINERD, DOCKER, PROCESS = "containerd", "docker", "process"
 CRI_NAMESPACE = "k8s.io"  # where containerd keeps what its container interface sees
 
 
-def present_runtimes(root: Path, settings: ContainerSettings) -> tuple[str, ...]:
+def admitted(settings: ContainerSettings) -> tuple[str, ...]:
     """The preferred one first. A plain process is no runtime of a node that does not allow it (RN-05)."""
+    named = (name for name in (CONTAINERD, DOCKER, PROCESS) if settings.runtime in ("auto", name))
+    return tuple(name for name in named if name != PROCESS or settings.allow_process)
+
+
+def present_runtimes(root: Path, settings: ContainerSettings) -> tuple[str, ...]:
+    """Those admitted whose socket is there; a process needs none."""
     sockets = {CONTAINERD: settings.containerd_socket, DOCKER: settings.docker_socket}
-    names = [
-        name
-        for name, path in sockets.items()
-        if settings.runtime in ("auto", name) and is_socket(root / path.lstrip("/"))
-    ]
-    if settings.allow_process and settings.runtime in ("auto", PROCESS):
-        names.append(PROCESS)
-    return tuple(names)
+
+    def is_there(name: str) -> bool:
+        return name == PROCESS or is_socket(root / sockets[name].lstrip("/"))
+
+    return tuple(filter(is_there, admitted(settings)))

@@ -4,6 +4,8 @@
 """
 
 import hashlib
+import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,9 +154,17 @@ def _over(wanted: dict[str, str], other: tuple[Evidence, ...]) -> str:
 
 
 def digest(path: Path) -> str:
-    """Of a file's bytes; "" for one that cannot be read."""
+    """Of a plain file's bytes; "" for what cannot be read, or has no end, as a pipe and a device."""
     try:
-        with path.open("rb") as file:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return ""
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""
+    finally:
+        os.close(descriptor)
