@@ -79,11 +79,12 @@ def record(bed: Bed, name: str) -> dict[str, Any]:
     return found
 
 
-def evidence(bed: Bed) -> list[str]:
-    """Kinds of it in the node's own report, as the control plane has it."""
+def is_reported_bad(bed: Bed, version: str) -> bool:
+    """By the node's own report, as the control plane has it."""
     node_id = bed.house.node("n1")["node_id"]
     lifecycle = bed.house.client.call("GET", f"/api/v1/admin/nodes/{node_id}/agent-lifecycle")
-    return [each["kind"] for each in (lifecycle["report"] or {}).get("evidence", [])]
+    slots = (lifecycle["report"] or {}).get("slots", [])
+    return any((slot["version"], slot["state"]) == (version, "bad") for slot in slots)
 
 
 def check_left(bed: Bed, slot: str) -> None:
@@ -93,6 +94,7 @@ def check_left(bed: Bed, slot: str) -> None:
     host.until(lambda: not host.exists(f"{BASE}/current"), "the link is still there")
     assert record(bed, "returned")["error_code"] == "slot_damaged"
     until_runs(bed, PACKAGED)
+    bed.until(lambda: is_reported_bad(bed, "0.1.0"), "it does not say so", LIMIT_S)
     host.run("systemctl", "restart", AGENT)
     until_runs(bed, PACKAGED)
 
@@ -103,7 +105,6 @@ def test_U1_a_slot_whose_libraries_rot_gives_way_to_the_package_and_is_left(bed:
     host.signal(9)
     until_runs(bed, PACKAGED)  # its StartLimit is off: systemd tries until the launcher has another
     assert int(host.shows("NRestarts")) >= MOST_LOOSE_STARTS
-    bed.until(lambda: "slot" in evidence(bed), "it does not say so")
     check_left(bed, "one")
 
 
