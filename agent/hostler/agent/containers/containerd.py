@@ -70,7 +70,7 @@ class Containerd:
         self._run = run_dir
         self._shm = shm_dir
         self._kept = Kept(socket, run_dir / "keeper")
-        self._held: set[str] = set()  # containers whose pipes the keeper holds
+        self._held: dict[str, int] = {}  # containers whose pipes a keeper holds, and which one
         self._fresh: dict[str, Made] = {}  # made by this very process, and not asked to start since
         self._made: tuple[Client, Sandboxes, Making] | None = None
         self._following = Following()
@@ -144,7 +144,7 @@ class Containerd:
             if not await self._is_left(container, err):
                 raise
             return
-        self._held.add(container)
+        self._held[container] = self._kept.keeper()
         if fresh.pids and not groups.unified():
             await self._limit_pids(container, fresh.pids)
 
@@ -194,8 +194,7 @@ class Containerd:
                     await self._all_said(container, Path(said.log_path))
                     return status
                 if status.state is State.UNKNOWN or (status.state is State.RUNNING and container not in self._held):
-                    self._held.add(container)
-                    await self._kept.hold(container, said.log_path)
+                    await self._hold(container, said.log_path)
                 pause = _AWAY_S if status.state is State.UNKNOWN else _UNSTARTED_S
                 if status.state is State.RUNNING:
                     if not 0 < looks < _SETTLE_LOOKS and await self._until_told(said):
@@ -207,6 +206,10 @@ class Containerd:
                     raise
                 pause = _AWAY_S
             await asyncio.sleep(pause)
+
+    async def _hold(self, container: str, log: str) -> None:
+        await self._kept.hold(container, log)
+        self._held[container] = self._kept.keeper()
 
     async def _all_said(self, container: str, log: Path) -> None:
         """Until all that an ended container said stands in its log, and its writer has let go of it."""
@@ -295,7 +298,7 @@ class Containerd:
             await unless_gone(client.call(client.runtime.RemoveContainer, gone, removed, MAKE_S))
         await self._kept.settled(container)
         self._kept.forget(container)
-        self._held.discard(container)
+        self._held.pop(container, None)
         self._fresh.pop(container, None)
         for found in here:
             shutil.rmtree(self._shm / found.metadata.name, ignore_errors=True)
@@ -356,6 +359,8 @@ class Containerd:
         async with asyncio.TaskGroup() as group:
             told = group.create_task(self._ends(said.id))
             while not (await asyncio.wait((told,), timeout=_LOOK_S))[0]:
+                if self._kept.keeper() not in (-1, self._held.get(said.id) or None):
+                    await self._hold(said.id, said.log_path)  # pipes of one that was killed wait for the next
                 if cri_logs.turn_away(path, most // 2) and not self._kept.writes(said.id):
                     await self._reopen(said.id)
         return asyncio.get_running_loop().time() - begun > _SETTLE_S

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import sys
+import time
 from pathlib import Path
 
 from hostler.agent.containers.cri_noted import Noted, Notes
@@ -13,6 +14,7 @@ from hostler.base.errors import HostlerError, error
 
 _LOOKS, _LOOK_S = 1000, 0.02
 _SETTLE_S = 10.0
+_LOOK_AGAIN_S = 1.0
 _COMMAND = (sys.executable, "-I", "-X", "utf8", "-m", "hostler.agent.containers.cri_keeper")
 
 
@@ -27,6 +29,14 @@ class Kept:
         self._notes = Notes(place)
         self._spawning = asyncio.Lock()
         self._pid = 0
+        self._keeper, self._looked_s = 0, 0.0
+
+    def keeper(self) -> int:
+        """Process id of the one there is, looked for once a second at most; 0 for none, -1 for one that is busy."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= _LOOK_AGAIN_S:
+            self._keeper, self._looked_s = Link.listener(self._place), now_s
+        return self._keeper
 
     async def begin(self) -> None:
         """So that the first start waits for no keeper."""
@@ -74,6 +84,7 @@ class Kept:
                 await _answered(link, do, container, log)
             finally:
                 link.close()
+            self._looked_s = 0.0
         except OSError as err:
             raise error("runtime_unavailable", f"the keeper of {container} went away") from err
 

@@ -19,6 +19,7 @@ _MESSAGE_BYTES = 128 * 1024
 _MOST_OUTPUT = 16 << 20
 _ANSWER_S = 30.0
 _STREAMS = 3
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
 
 
 class Link:
@@ -31,14 +32,19 @@ class Link:
     @staticmethod
     def answers(place: Path) -> bool:
         """Whether a supervisor listens."""
+        return Link.listener(place) != 0
+
+    @staticmethod
+    def listener(place: Path) -> int:
+        """Process id of the supervisor that listens; 0 for none, -1 for one that has many requests waiting."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as probe:
             try:
                 _connect(probe, place)
             except BlockingIOError:
-                return True  # it has many requests waiting
+                return -1
             except OSError:
-                return False
-        return True
+                return 0
+            return int(_CREDENTIALS.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
 
     async def __aenter__(self) -> Self:
         try:
