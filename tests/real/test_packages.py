@@ -175,7 +175,6 @@ def sets_up_the_control_plane(it: Installed) -> None:
     it.replace(toml, "^node_listen = .*$", f'node_listen = "127.0.0.1:{ports.node}"')
     it.replace(toml, "^enroll_listen = .*$", f'enroll_listen = "127.0.0.1:{ports.enroll}"')
     as_it = ("runuser", "-u", "hostler-control", "--")
-    it.run("install", "-d", "-o", "hostler-control", "-m", "0700", "/var/lib/hostler-control")
     it.run(*as_it, "hostler-control", "init")
     it.run(
         *(*as_it, "hostler-control", "principals", "add", "me", "--role", "platform_admin"),
