@@ -74,7 +74,7 @@ class Connection:
 
     async def _pieces(self, head: Head) -> AsyncIterator[bytes]:
         if head.chunked:
-            while left := _size(await self.reader.readuntil(b"\r\n")):
+            while left := int((await self.reader.readuntil(b"\r\n")).partition(b";")[0], 16):
                 async for piece in self._exactly(left):
                     yield piece
                 await self.reader.readexactly(2)
@@ -88,7 +88,7 @@ class Connection:
                 yield piece
 
     async def _exactly(self, left: int) -> AsyncIterator[bytes]:
-        while left:
+        while left > 0:
             piece = await self.reader.read(min(left, PIECE))
             if not piece:
                 raise EOFError("the engine broke off")
@@ -166,10 +166,3 @@ def head_of(data: bytes) -> Head:
     length = 0 if status in _NO_BODY else int(said.get("content-length", "-1"))
     stays = version == "HTTP/1.1" and said.get("connection", "").lower() != "close" and (chunked or length >= 0)
     return Head(status, length, chunked and status not in _NO_BODY, stays)
-
-
-def _size(line: bytes) -> int:
-    size = int(line.partition(b";")[0], 16)
-    if size < 0:
-        raise ValueError("a chunk has no size")
-    return size
