@@ -34,6 +34,7 @@ from hostler.wire.report import LogLine, TaskReport, TaskStatus
 T = TypeVar("T")
 HEALTHY = "ok"
 TRIM_S = 0.2  # from an acknowledgement to the commit that drops what was acknowledged
+TRIM_AGAIN_S = 2.0  # where the disk did not take it
 MAX_OUTBOX_ROWS = 200_000  # past it, log lines are dropped and counted; steps and results never
 
 
@@ -58,6 +59,7 @@ class Journal:
         self._wakes: list[Callable[[], None]] = []
         self._trims: list[Callable[[int], None]] = []
         self._trimming: asyncio.TimerHandle | None = None
+        self._closed = False
         self._arriving: dict[str, KnownTask] = {}
         self._flood = refusals.Flood(clock)
         self._sign_refusal: Callable[[Refusable, ChainHead], bytes] | None = None
@@ -77,6 +79,7 @@ class Journal:
 
     async def close(self) -> None:
         """Finishes what was asked for, then closes the file."""
+        self._closed = True
         if self._trimming is not None:
             self._trimming.cancel()
             self._trim_now()
@@ -230,8 +233,11 @@ class Journal:
         So that the disk has no part in it while a step writes what it must, and whoever hears the link waits for none.
         """
         self._trimmed = max(self._trimmed, min(up_to, self._last_row))
-        if self._trimming is None:
-            self._trimming = asyncio.get_running_loop().call_later(TRIM_S, self._trim_now)
+        self._trim_in(TRIM_S)
+
+    def _trim_in(self, seconds: float) -> None:
+        if self._trimming is None and not self._closed:
+            self._trimming = asyncio.get_running_loop().call_later(seconds, self._trim_now)
 
     def _trim_now(self) -> None:
         self._trimming = None
@@ -240,9 +246,11 @@ class Journal:
         done.add_done_callback(lambda done: self._was_trimmed(done, up_to))
 
     def _was_trimmed(self, done: "asyncio.Future[None]", up_to: int) -> None:
-        if not done.cancelled() and done.exception() is None:  # else the storage word says why; the next one takes all
-            for trimmed in self._trims:
-                trimmed(up_to)
+        if done.cancelled() or done.exception() is not None:
+            self._trim_in(TRIM_AGAIN_S)  # who waits for room has to hear of it once the disk is well (K4)
+            return
+        for trimmed in self._trims:
+            trimmed(up_to)
 
     def on_trim(self, trimmed: Callable[[int], None]) -> None:
         """`trimmed` is called on the loop with the last row that was acknowledged."""

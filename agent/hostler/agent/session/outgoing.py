@@ -40,7 +40,7 @@ class Outgoing:
     def link_up(self, interval_s: float) -> None:
         """A new link: everything not acknowledged is sent again, from the oldest on."""
         self._up.set()
-        self._sent, self._more = self._journal.acknowledged, True
+        self._sent, self._more = 0, True
         self._interval_s = max(1.0, interval_s)
         self._next_beat = asyncio.get_running_loop().time() + self._interval_s
         self._wake.set()

@@ -1,13 +1,13 @@
-"""RT-07, P9: what the control plane has is dropped soon, many rows at once, and nothing else is; none is sent twice."""
+"""RT-07, P9: what the control plane has is dropped soon, many rows at once, and nothing else is."""
 
 import asyncio
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hostler.agent.journal import journal as journals
-from hostler.agent.session.outgoing import Outgoing
 from support.agent import core
 from support.keys import Keys
 
@@ -37,16 +37,25 @@ async def test_RT_07_an_agent_that_ends_in_between_has_dropped_it(tmp_path: Path
         assert [row for row, _ in await node.journal.pending(0, 100)] == [3]
 
 
-async def test_RT_07_a_new_link_sends_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+async def test_K4_a_disk_that_does_not_take_it_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for room would wait for ever: where nothing is sent, nothing more is acknowledged."""
+    monkeypatch.setattr(journals, "TRIM_S", 0.01)
+    monkeypatch.setattr(journals, "TRIM_AGAIN_S", 0.05)
+    trimmed: list[int] = []
     async with core(tmp_path, Keys()) as node:
         await node.run_task()
-        beat: Any = None
-        outgoing = Outgoing(node.journal, beat)
-        node.journal.acknowledge(2)
-        outgoing.link_up(30)
-        outgoing._next_beat = float("inf")
-        (message,) = await outgoing.next_batch()
-        assert [report.outbox_seq for report in message.reports.reports] == [3]
+        node.journal.on_trim(trimmed.append)
+        with monkeypatch.context() as sick:
+            sick.setattr(journals.outbox, "trim", _refused)
+            node.journal.acknowledge(3)
+            await asyncio.sleep(0.2)
+            assert trimmed == []
+        await asyncio.sleep(0.2)
+        assert (await node.journal.pending(0, 100), trimmed) == ([], [3])
+
+
+def _refused(*_: Any, **__: Any) -> None:
+    raise sqlite3.OperationalError("disk I/O error")
 
 
 async def test_RT_07_rows_that_are_not_there_yet_cannot_be_acknowledged(
