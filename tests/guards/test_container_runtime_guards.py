@@ -52,7 +52,6 @@ GUARDS = {
     "docker: no swap behind the memory": (f"{C}.docker_spec", "\"MemorySwap\": limits.memory_bytes", "\"MemorySwap\": -1", f"{DOCKER}::test_memory_has_no_swap_behind_it"),
     "docker: the image's own program is not run": (f"{C}.docker_spec", "\"Entrypoint\": [spec.command[0]]", "\"Entrypoint\": []", f"{DOCKER}::test_RN_09_every_field_comes_back"),
     "an image is named by its digest": (f"{C}.pulls", "if not re.search(", "if False and not re.search(", f"{PULLS}::test_an_image_is_named_by_its_whole_digest"),
-    "docker: a name is no header": (f"{C}.docker_http", "if not all(line.isascii() and line.isprintable() for line in lines):", "if False:", f"{HTTP}::test_nothing_in_a_name_becomes_a_header"),
     "docker: an answer has its bounds": (f"{C}.docker_http", "if len(body) > MOST:", "if False:", f"{HTTP}::test_an_answer_has_its_bounds"),
     "docker: only what this process has started is waited for unseen": (f"{C}.docker", "runs = container in self._begun", "runs = True", f"{UNSEEN}::test_RN_01_one_that_nobody_has_started_has_not_ended"),
     "containerd: what is there already is looked at before it is started": (f"{C}.cri_making", "return Made(here[0].id, fresh=False)", "return Made(here[0].id)", f"{MAKING}::test_K3_what_an_earlier_agent_has_made_is_found_and_counts_as_not_fresh"),
