@@ -81,8 +81,6 @@ def check_ended_well(site: Site, run: Run, version: str) -> dict[str, Any]:
     site.bed.noop("n1")
     assert not host.exists(TOKEN)
     assert not host.exists(CACHE)
-    evidence = site.house.client.call("GET", "/api/v1/admin/nodes/n1/agent-lifecycle")["report"]["evidence"]
-    assert {each["kind"] for each in evidence} <= {"build"}, "what was written counts as drift"
     return node
 
 

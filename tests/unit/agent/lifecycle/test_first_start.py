@@ -42,6 +42,15 @@ async def test_an_enrolled_node_starts_at_once(tmp_path: Path) -> None:
     assert enrolment.tokens == ["before"]
 
 
+async def test_K7_a_spent_token_that_a_power_cut_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    enrolment, token = Enrolment(tmp_path, ""), tmp_path / "token"
+    token.write_text("one")
+    await enrolment("one")
+    await start(tmp_path, token, enrolment)
+    assert not token.exists()
+    assert enrolment.tokens == ["one"]
+
+
 async def test_it_waits_for_the_token_enrols_once_and_removes_it(tmp_path: Path) -> None:
     enrolment, token = Enrolment(tmp_path, ""), tmp_path / "token"
     waiting = asyncio.create_task(start(tmp_path, token, enrolment))
