@@ -249,13 +249,13 @@ def test_LC_13_PG_03_an_installation_by_dpkg_wins_over_every_slot_and_a_purge_le
         updater.kept(activated, updater.activate(activated))
     identity = host.read("/var/lib/hostler/identity/node.json")
     host.put("/root/next.deb", good_package(version, updater.bed.suite))  # with its maintainer scripts
-    host.run("systemd-run", "--wait", "--unit=install", "dpkg", "-i", "/root/next.deb")
+    host.run("systemd-run", "--wait", "--unit=install", "dpkg", "-i", "/root/next.deb", timeout_s=240)
     updater.runs = version
     updater.check_one_agent(version)
     assert not host.exists(f"{BASE}/current")
     assert host.read("/var/lib/hostler/identity/node.json") == identity
     host.run("rm", CA)  # the operator's own
-    host.run("systemd-run", "--wait", "--unit=purge", "dpkg", "--purge", "hostler-agent")
+    host.run("systemd-run", "--wait", "--unit=purge", "dpkg", "--purge", "hostler-agent", timeout_s=240)
     assert [host.unit(unit).active for unit in (AGENT, SESSION, TRIAL)] == ["inactive"] * 3
     found = host.run("find", "/", "-xdev", "-path", "/proc", "-prune", "-o", "-name", "*hostler*", "-print")
     assert found.split() == []
