@@ -3,6 +3,7 @@
 source (HTTPS, breaks every whole transfer) ◀── three agents ──▶ control plane ◀── this command
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -20,7 +21,7 @@ import msgspec
 from rich.console import Console
 
 from hostler.base.clock import SystemClock
-from hostler.base.errors import error
+from hostler.base.errors import HostlerError, error
 from hostler.cli import demo_files, watch
 from hostler.cli.client import Client
 from hostler.cli.demo_files import NODES, Ports
@@ -30,6 +31,7 @@ from hostler.cli.settings import Settings
 
 REF = "model.artifact.stage@v1"
 START_LIMIT_S = 30.0
+_JOBS_END_S = 20.0
 
 
 @click.command(name="demo")
@@ -46,6 +48,8 @@ def command(directory: Path | None, size_mb: int, keep: bool | None) -> None:
     stay = sys.stdin.isatty() if keep is None else keep
     home = directory or Path(tempfile.mkdtemp(prefix="hostler-demo-"))
     console = Console()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     with processes() as run:
         demo = Demo(home, console, run)
         operation = demo.play(size_mb * 1024 * 1024)
@@ -53,6 +57,7 @@ def command(directory: Path | None, size_mb: int, keep: bool | None) -> None:
         if stay:
             console.print("\nThe control plane and its agents go on; press Ctrl-C to end them.")
             _wait_for_interrupt()
+            demo.end_jobs()
     if directory is None:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -69,8 +74,8 @@ class Processes:
         with log.open("ab") as errors:
             stdout = options.get("stdout", errors)
             self._running[name] = subprocess.Popen(
-                arguments, stdin=subprocess.DEVNULL, stdout=stdout, stderr=errors, env=environment
-            )
+                arguments, stdin=subprocess.DEVNULL, stdout=stdout, stderr=errors, env=environment, process_group=0
+            )  # Ctrl-C is the demo's own: it ends what runs on its nodes first
         return self._running[name]
 
     def kill(self, name: str) -> None:
@@ -126,12 +131,13 @@ class Demo:
         self.home, self.console, self.run = home, console, run
         self.ports = Ports.free()
         self.started = time.monotonic()
+        self.client: Client | None = None
 
     def play(self, size: int) -> dict[str, Any]:
         self.say("making the trust root, keys and the signed catalog")
         demo_files.prepare(self.home, self.ports, SystemClock().now_ms())
         artifact = self.start_source(size)
-        client = self.start_control()
+        client = self.client = self.start_control()
         for name in NODES:
             self.enrol(client, name)
         self.say(f"submitting {REF} to {len(NODES)} nodes: {size >> 20} MiB each, cut off half-way by the server")
@@ -229,6 +235,21 @@ class Demo:
         self.console.print(f"           {config} operations get {operation['operation_id']}", soft_wrap=True)
         self.console.print(f"           {config} operations plan node.smoke.noop@v1 --node node-a", soft_wrap=True)
         self.console.print(f"           {config} jobs run --replicas 3 -- echo hello", soft_wrap=True)
+
+    def end_jobs(self) -> None:
+        """Tasks outlive agents, so nothing but this ends them."""
+        if self.client is None:
+            return
+        jobs, end = f"/api/v1/projects/{demo_files.PROJECT}/jobs", time.monotonic() + _JOBS_END_S
+        with contextlib.suppress(HostlerError):  # a control plane that has gone can end none
+            while time.monotonic() < end:
+                states = ("pending", "running")
+                left = [job["job_id"] for state in states for job in self.client.pages(jobs, state=state)]
+                if not left:
+                    return
+                for job_id in left:
+                    self.client.call("POST", f"{jobs}/{job_id}/cancel")
+                time.sleep(0.5)
 
     def do(self, arguments: list[str], show: bool = False) -> None:
         """Runs one command to its end; its own words are the error."""
