@@ -198,7 +198,7 @@ def _note(found: _Found, member: tarfile.TarInfo, content: BufferedReader | None
     if name in found.digests:
         raise refused(name, "stands twice in the package")
     if name == f"{HOME}/{MANIFEST}" and content is not None:
-        found.manifest = content.read(MAX_MANIFEST_BYTES + 1)
+        found.manifest, found.digests[name] = content.read(MAX_MANIFEST_BYTES + 1), ""
     elif content is not None:
         found.digests[name] = hashlib.file_digest(content, "sha256").hexdigest()
     else:
@@ -206,7 +206,7 @@ def _note(found: _Found, member: tarfile.TarInfo, content: BufferedReader | None
 
 
 def _compare(found: dict[str, str], manifest: Manifest) -> None:
-    wanted = {f"{HOME}/{path}": digest for path, digest in manifest.files.items()}
+    wanted = {f"{HOME}/{MANIFEST}": ""} | {f"{HOME}/{path}": digest for path, digest in manifest.files.items()}
     wanted |= {f"{HOME}/{path}": f"-> {leads}" for path, leads in manifest.links.items()}
     wanted |= {f"{UNITS}/{name}": digest for name, digest in manifest.units.items()}
     present = {path: digest for path, digest in found.items() if path.startswith((f"{HOME}/", f"{UNITS}/"))}

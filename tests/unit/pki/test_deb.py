@@ -245,6 +245,12 @@ def test_A6_what_a_package_has_no_business_bringing(read: Any, member: Any) -> N
     assert refused(read, package([*entries(), member])) == "unsafe_archive"
 
 
+def test_A6_a_second_manifest_is_not_taken_for_the_first(read: Any) -> None:
+    manifest = canonical_json(manifest_of())
+    both = [*entries(), file_entry(f"./{HOME}/{MANIFEST}", manifest)]
+    assert refused(read, package(both)) == "unsafe_archive"
+
+
 @pytest.mark.parametrize(
     "members",
     [
