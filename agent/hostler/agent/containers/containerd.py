@@ -177,7 +177,11 @@ class Containerd:
             groups.limit_pids(said.process.pid, most)
 
     async def status(self, container: str) -> Status:
+        from hostler.cri.v1 import api_pb2 as cri
+
         said, info = await self._look(container)
+        if said.state == cri.CONTAINER_UNKNOWN:  # its keeper finds out whether anything of it is left
+            await self._hold(container, said.log_path)
         return self._status(said, info.pid, await self._sandboxes.address(info.sandboxID))
 
     async def wait(self, container: str) -> Status:
