@@ -48,8 +48,8 @@ class SelfReport:
 
     def wanted(self, version: str, every_s: int) -> None:
         """What the control plane asks for."""
-        self._every_s = min(max(float(every_s), _LEAST_S), _MOST_S) if every_s > 0 else EVERY_S
-        if version != self._desired:
+        before, self._every_s = self._every_s, min(max(float(every_s), _LEAST_S), _MOST_S) if every_s > 0 else EVERY_S
+        if version != self._desired or self._every_s < before:  # a pause that has begun may be a long one
             self._desired = version[:64]
             self._sooner.set()
 
