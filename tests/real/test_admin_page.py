@@ -205,6 +205,8 @@ async def _a_thousand_nodes(control: Plane, at: Tab) -> None:
     await at.holds(has("where", "Page 10, 100 on it"))
     await at.value(choose("Outdated"))
     await at.holds(f"{names()} === 'gpu-2'")
+    await at.value(choose("drift"))
+    await at.holds(f"{names()}.split(',').length === 4 && !{names()}.includes('more') && !{names()}.includes('gpu-1')")
     await at.value(choose(""))
 
 
