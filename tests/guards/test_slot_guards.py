@@ -23,6 +23,7 @@ FALLBACK, STOOD_IN, LOST, WITHDRAWN, LATER, UNPROVEN, REPORTED, ENDED, STAGED = 
 GUARDS = {
     "U1 a slot that fails its starts": (LAUNCH, "        most = MOST_LOOSE_STARTS * (1 + rounds)", "        most = 1 << 30", FALLBACK),
     "U1 each has its turn again": (LAUNCH, "        most = MOST_LOOSE_STARTS * (1 + rounds)", "        most = MOST_LOOSE_STARTS", FALLBACK),
+    "U1 the session knows no boot": (LAUNCH, '    boots = ("", found.get("boot_id"))', '    boots = (found.get("boot_id"),)', FALLBACK),
     "K7 staged to its end": (LAUNCH, " and ready == hashlib.sha256(data).hexdigest()", "", FALLBACK),
     "U3 the link knows the way back": (LAUNCH, '    lost = "" if trial else linked(base, "before")', '    lost = ""', FALLBACK),
     "U1 a watcher that does not start": (LAUNCH, "if counts.get(WATCHER + before, 0) < MOST_STARTS else", "if True else", FALLBACK),

@@ -45,7 +45,8 @@ def starts(trial: dict[str, object], base: str = BASE) -> dict[str, int]:
     for a while. A watcher stands under its slot's name with `WATCHER` before it."""
     found = _read(os.path.join(base, "starts.json"))
     counts = found.get("counts")
-    mine = found.get("key") == trial.get("key", "") and found.get("boot_id") == _boot_id()
+    boots = ("", found.get("boot_id"))  # the session's unit hides the boot's name from its process
+    mine = found.get("key") == trial.get("key", "") and _boot_id() in boots
     if not mine or not isinstance(counts, dict):
         return {}
     return {name: count for name, count in counts.items() if isinstance(count, int)}

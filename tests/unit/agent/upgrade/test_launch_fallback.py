@@ -56,6 +56,13 @@ def test_U1_the_session_is_of_the_slot_that_the_agent_fell_back_to(places: Place
     assert picked(places, "session") == picked(places) == "one"
 
 
+def test_U1_the_session_picks_so_without_the_boots_name_too(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its unit has ProcSubset=pid."""
+    start(places, MOST_LOOSE_STARTS + 1)
+    monkeypatch.setattr(launch, "_boot_id", lambda: "")
+    assert picked(places, "session") == "one"
+
+
 def test_U1_a_machine_that_starts_anew_tries_the_slot_again(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     start(places, MOST_LOOSE_STARTS)
     assert picked(places) == "one"
