@@ -67,7 +67,7 @@ class Updater:
 
     def lies_ready(self) -> str:
         """A staged version that is higher than the one that runs, and has not been given up; "" for none."""
-        names = self.host.run("ls", f"{BASE}/slots").split()
+        names = self.host.run("ls", f"{BASE}/slots", status=None).split()  # not there before the first stage
         bad = self.record("book")["bad"] if self.host.exists(f"{BASE}/book.json") else {}
         found = [name.partition("-")[0] for name in names if name not in bad]
         return next((each for each in found if version_key(each) > version_key(self.version())), "")
