@@ -49,9 +49,10 @@ def suite(request: pytest.FixtureRequest) -> str:
 
 def test_PG_06_two_builds_of_one_commit_are_the_same_bytes(suite: str, tmp_path: Path) -> None:
     need("dpkg-deb", "git")
-    again = build(tmp_path, *ALL, suite=suite)
-    assert [made.name for made in again] == [built(package, suite=suite).name for package in ALL]
-    for package, made in zip(ALL, again, strict=True):
+    packages = ALL if os.environ.get("HOSTLER_SLOW") else ("hostler-agent",)
+    again = build(tmp_path, *packages, suite=suite)
+    assert [made.name for made in again] == [built(package, suite=suite).name for package in packages]
+    for package, made in zip(packages, again, strict=True):
         assert made.read_bytes() == built(package, suite=suite).read_bytes(), package
 
 

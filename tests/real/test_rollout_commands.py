@@ -29,6 +29,7 @@ REGIONS = {"n1": "eu", "n2": "eu", "n3": "us"}
 BASE = "/var/lib/hostler-agent"
 OVER = {"succeeded", "failed", "rolled_back", "skipped"}
 SWIFT = ("--by", "region", "--soak-seconds", "2")
+WAVE_1 = ("--wave", "1")
 WHEN = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
 
 
@@ -98,12 +99,13 @@ class Desk(Fleet):
 
 @pytest.fixture(scope="module")
 def desk() -> Iterator[Desk]:
+    need_slow("three hosts, and the ends of trials")
     labels = {name: {"region": region} for name, region in REGIONS.items()}
     with open_hosts(3, labels=labels) as bed, open_delivery(bed) as delivery:
         yield Desk(bed, delivery)
 
 
-# -- every run of the tests: no version is brought to any node --------------------------------------------------------
+# -- no version is brought to any node -------------------------------------------------------------------------------
 
 
 def test_LC_15_API_20_a_dry_run_shows_the_waves_and_makes_nothing(desk: Desk) -> None:
@@ -130,7 +132,7 @@ def test_API_20_LC_14_LC_16_one_that_waits_is_paused_resumed_and_aborted_and_eve
     assert f"next: hostler rollouts resume {rollout_id}, or: hostler rollouts abort {rollout_id}" in said
     assert "a demo at noon" in said
     assert desk.show(rollout_id)["states"] == {"pending": 3}, "a node that only waited is as before its turn"
-    assert "[rollout_over]" in desk.typed("approve", rollout_id, code=1)
+    assert "[rollout_over]" in desk.typed("approve", rollout_id, *WAVE_1, code=1)
 
     assert f"{rollout_id} is running" in desk.typed("resume", rollout_id, "--reason", "it is over")
     desk.until(lambda: "is busy" in desk.typed("show", rollout_id), "it does not go on")
@@ -138,7 +140,8 @@ def test_API_20_LC_14_LC_16_one_that_waits_is_paused_resumed_and_aborted_and_eve
     page = desk.ended(rollout_id, "aborted", dict.fromkeys(REGIONS, "skipped"))
     assert "why: next week" in page
     assert "the rollout was aborted before its turn" in page
-    for action in ("approve", "pause", "resume", "abort"):
+    assert "[rollout_over]" in desk.typed("approve", rollout_id, *WAVE_1, code=1)
+    for action in ("pause", "resume", "abort"):
         assert "[rollout_over]" in desk.typed(action, rollout_id, code=1)
     assert {desk.version(name) for name in REGIONS} == {FIRST}
     assert desk.let_end(job_id) == "succeeded", "work was touched"
@@ -147,30 +150,24 @@ def test_API_20_LC_14_LC_16_one_that_waits_is_paused_resumed_and_aborted_and_eve
     assert reasons >= {(f"rollout.{each}", "accepted") for each in ("create", "pause", "resume", "abort")}
 
 
-# -- with HOSTLER_SLOW=1 ----------------------------------------------------------------------------------------------
+# -- versions are brought to nodes ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def slow() -> None:
-    need_slow("it waits for the ends of trials")
-
-
-@pytest.mark.usefixtures("slow")
 def test_LC_15_LC_16_API_20_a_good_version_is_watched_approved_held_and_turned_back(desk: Desk, tmp_path: Path) -> None:
     version, before = desk.publish(), desk.version("n1")
     with desk.watching(tmp_path / "said", "create", version, *SWIFT, "--approval", "after_canary", "--watch") as typed:
         assert typed.wait(150) == 1, "it does not wait for a person"
     said = (tmp_path / "said").read_text()
     (rollout_id,) = set(re.findall(r"rol_\w+", said))
-    assert f"next: wave 1 (eu) waits: hostler rollouts approve {rollout_id}" in said
+    assert f"next: wave 1 (eu) waits: hostler rollouts approve {rollout_id} --wave 1" in said
     assert [word in said for word in ("running 1", "soaking 1", "succeeded 1", "awaiting_approval")] == [True] * 4, said
     assert [desk.version(name) for name in REGIONS] == [version, before, before]
 
     # paused by hand while a node changes: that one comes to its end, nothing new begins
-    assert f"{rollout_id} is running" in desk.typed("approve", rollout_id, "--reason", "the canary sings")
+    assert f"{rollout_id} is running" in desk.typed("approve", rollout_id, *WAVE_1, "--reason", "the canary sings")
     desk.until(lambda: desk.on_trial(["n2"]), "n2 is not on trial", 120)
     assert f"{rollout_id} is paused" in desk.typed("pause", rollout_id, "--reason", "lunch")
-    assert "[rollout_over]" in desk.typed("approve", rollout_id, code=1)
+    assert "[rollout_over]" in desk.typed("approve", rollout_id, *WAVE_1, code=1)
     found = desk.still(rollout_id)
     assert (found["state"], found["error_code"]) == ("paused", "")
     rows = desk.members(rollout_id)
@@ -196,7 +193,6 @@ def test_LC_15_LC_16_API_20_a_good_version_is_watched_approved_held_and_turned_b
     assert {desk.version(name) for name in REGIONS} == {before}
 
 
-@pytest.mark.usefixtures("slow")
 def test_LC_16_API_20_a_bad_version_is_told_tried_once_more_and_aborted(desk: Desk, tmp_path: Path) -> None:
     bad, before = desk.publish("crash_loops"), desk.version("n1")
     with desk.watching(tmp_path / "said", "create", bad, *SWIFT, "--watch") as typed:
@@ -216,7 +212,6 @@ def test_LC_16_API_20_a_bad_version_is_told_tried_once_more_and_aborted(desk: De
     assert {desk.version(name) for name in REGIONS} == {before}
 
 
-@pytest.mark.usefixtures("slow")
 def test_API_20_LC_16_one_that_is_aborted_while_a_node_changes_is_over_when_that_has_its_end(desk: Desk) -> None:
     version, before = desk.publish(), desk.version("n2")
     rollout_id = desk.made(version, "--node", "n2,n3")

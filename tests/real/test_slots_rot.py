@@ -34,6 +34,7 @@ systemctl restart hostler-agent.service
 
 @pytest.fixture(scope="module")
 def bed() -> Iterator[Bed]:
+    need_slow("each fallback takes as many starts as it takes")
     with open_hosts(1) as made:
         yield made
 
@@ -42,11 +43,6 @@ def bed() -> Iterator[Bed]:
 def updater(bed: Bed) -> Iterator[Updater]:
     with open_releases(bed) as releases:
         yield Updater(bed, releases)
-
-
-@pytest.fixture
-def slow() -> None:
-    need_slow("it waits for the ends of trials")
 
 
 def planted(bed: Bed, slot: str) -> str:
@@ -108,7 +104,6 @@ def test_U1_a_slot_whose_libraries_rot_gives_way_to_the_package_and_is_left(bed:
     check_left(bed, "one")
 
 
-@pytest.mark.usefixtures("slow")
 def test_K7_half_written_files_after_a_power_cut_bring_the_package_back(bed: Bed) -> None:
     home, host = planted(bed, "two"), bed["n1"]
     for name in ("daemon.py", "config.py"):
@@ -121,7 +116,6 @@ def test_K7_half_written_files_after_a_power_cut_bring_the_package_back(bed: Bed
     check_left(bed, "two")
 
 
-@pytest.mark.usefixtures("slow")
 def test_U1_a_slot_of_which_only_the_session_is_broken_is_left(bed: Bed) -> None:
     """The agent itself starts: what is gone is loaded by the process that faces the network."""
     home, host = planted(bed, "three"), bed["n1"]
@@ -130,7 +124,6 @@ def test_U1_a_slot_of_which_only_the_session_is_broken_is_left(bed: Bed) -> None
     check_left(bed, "three")
 
 
-@pytest.mark.usefixtures("slow")
 def test_U1_a_slot_that_is_whole_is_tried_again_at_the_next_start(bed: Bed) -> None:
     """Nobody could read the configuration; whichever version comes to start when it is mended, this one is not lost."""
     planted(bed, "four")
@@ -146,7 +139,6 @@ def test_U1_a_slot_that_is_whole_is_tried_again_at_the_next_start(bed: Bed) -> N
     host.run("systemctl", "restart", AGENT)
 
 
-@pytest.mark.usefixtures("slow")
 @pytest.mark.parametrize("how", ["unreadable", "unreadable, and the power is cut", "gone, and the power is cut"])
 def test_U3_a_trial_that_nobody_can_read_ends_with_the_version_before(updater: Updater, how: str) -> None:
     host, before = updater.host, updater.runs
@@ -171,7 +163,6 @@ def test_U3_a_trial_that_nobody_can_read_ends_with_the_version_before(updater: U
     updater.check_one_agent(before)
 
 
-@pytest.mark.usefixtures("slow")
 def test_U1_a_watcher_whose_slot_has_rotted_is_replaced_by_that_of_the_package(updater: Updater) -> None:
     home, host = planted(updater.bed, "five"), updater.host
     version = updater.staged("hangs")
