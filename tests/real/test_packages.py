@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(900), pytest.mark.xdist_grou
 
 PATIENCE_S = 40.0
 PYTHONS = {BOOKWORM: "3.11", TRIXIE: "3.13"}
-EXPOSED = {"hostler-session.service": 25, "hostler-control.service": 25, "hostler-trial.service": 30}  # tenths
+EXPOSED = {"hostler-session.service": 25, "hostler-control.service": 25, "hostler-trial.service": 33}  # tenths
 CLI = 'server = "http://127.0.0.1:{ports.http}"\ntoken_file = "/root/me.token"\nproject = "train"\n'
 
 

@@ -26,7 +26,7 @@ from support.delivery import Delivery, open_delivery
 from support.front import ENROL, NODE
 from support.host import Host
 from support.hosts import CONTAINERS, Bed, open_hosts
-from support.machines import base_tree, proxied
+from support.machines import debian_tree, mirror, proxied
 
 DOCS = Path(__file__).parents[2] / "docs/lifecycle.md"
 RUNS = "/api/v1/admin/agent-runs"
@@ -44,7 +44,7 @@ rm -rf /var/cache/apt/archives /var/lib/apt/lists/*
 
 def cloud_tree() -> Path:
     """The least Debian with cloud-init; the archive's indexes are not there, as in any image."""
-    base = base_tree()
+    base = debian_tree(mirror()[1])
     tree = base.with_name(f"{base.name}-cloud-init")
     with base.with_name("cloud.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
