@@ -1,4 +1,8 @@
-"""OB-07, K3: containerd is killed while containers speak, again and again; no line is lost or told twice."""
+"""OB-07, K3: containerd is killed while containers speak, again and again; no line is lost or told twice.
+
+Once a container ended while containerd was away, and containerd 1.6 called it running for ever afterwards: nobody takes
+the word of its task service for that yet, so this stands outside of the usual run.
+"""
 
 import asyncio
 import random
@@ -10,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import need_slow
 from hostler.agent.containers.containerd import Containerd
 from hostler.agent.containers.runtime import State
 from hostler.agent.containers.spec import Bind
@@ -28,6 +33,7 @@ echo "all $n" """
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[support_containerd.Containerd]:
+    need_slow("it kills containerd again and again")
     with support_containerd.containerd() as started:
         yield started
 
