@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from real.test_self_update import BASE, SHORT_S, TRIAL, Updater
 
 from conftest import need_slow
 from hostler.agent.upgrade.launch import MOST_LOOSE_STARTS
 from support.agent_releases import open_releases
-from support.hosts import AGENT, Bed, open_hosts
+from support.hosts import AGENT, Bed, Host, open_hosts
+from support.updating import BASE, FIRST, SHORT_S, TRIAL, Updater
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900), pytest.mark.xdist_group("machines")]
 
@@ -54,13 +54,18 @@ def planted(bed: Bed, slot: str) -> str:
     return f"{BASE}/slots/{slot}"
 
 
+def processes(host: Host) -> list[str]:
+    """The words of each; a host needs no `ps`."""
+    command = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null; echo; done"
+    return host.run("sh", "-c", command).splitlines()
+
+
 def until_runs(bed: Bed, place: str) -> None:
     """Both processes are of that place, and the control plane has its node."""
     host = bed["n1"]
-    command = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null; echo; done"
 
     def up() -> bool:
-        lines = [line for line in host.run("sh", "-c", command).splitlines() if "bin/hostler-agent" in line]
+        lines = [line for line in processes(host) if "bin/hostler-agent" in line]
         found = [any(place in line and word in line for line in lines) for word in (" run ", " session ")]
         return all(found) and bed.house.node("n1")["connection"] == "connected"
 
@@ -145,7 +150,7 @@ def test_U3_a_trial_that_nobody_can_read_ends_with_the_version_before(updater: U
     version = updater.staged("hangs")
     operation_id = updater.activate(version, 600)
     host.until(lambda: host.exists(f"{BASE}/before"), "nothing was switched")
-    host.until(lambda: f"/slots/{version}-" in host.run("ps", "-e", "-o", "args"), "it is not started")
+    host.until(lambda: any(f"/slots/{version}-" in line for line in processes(host)), "it is not started")
     if how.startswith("gone"):
         host.run("sh", "-c", f"systemctl kill --signal=STOP {TRIAL}; rm {BASE}/trial.json; sync")
     else:
@@ -164,7 +169,7 @@ def test_U3_a_trial_that_nobody_can_read_ends_with_the_version_before(updater: U
 
 
 def test_U1_a_watcher_whose_slot_has_rotted_is_replaced_by_that_of_the_package(updater: Updater) -> None:
-    home, host = planted(updater.bed, "five"), updater.host
+    home, host = planted(updater.bed, f"{FIRST}-five"), updater.host
     version = updater.staged("hangs")
     operation_id = updater.activate(version, SHORT_S)
     host.until(lambda: host.exists(f"{BASE}/before"), "nothing was switched")
