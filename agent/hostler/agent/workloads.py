@@ -194,12 +194,17 @@ class NodeWorkloads:
         done = True
         for runtime in self.runtimes():
             try:
-                for one in await runtime.list({spec.NODE: self.node_id}):
-                    if self._is_orphan(one):
-                        await self._stop_orphan(runtime, one)
+                found = await runtime.list({spec.NODE: self.node_id})
             except HostlerError as err:
                 _log.warning("containers.not_swept", error=err, runtime=runtime.name)
                 done = False
+                continue
+            for one in filter(self._is_orphan, found):
+                try:
+                    await self._stop_orphan(runtime, one)
+                except HostlerError as err:  # the others go all the same
+                    _log.warning("container.not_removed", error=err, runtime=runtime.name, container=one.name)
+                    done = False
         return done
 
     def _is_orphan(self, one: Found) -> bool:

@@ -26,6 +26,7 @@ from hostler.agent.containers.runtime import (
     Terminal,
 )
 from hostler.agent.containers.spec import ContainerSpec
+from hostler.base.clock import SystemClock
 from hostler.base.errors import HostlerError, error
 from hostler.wire.race import together
 
@@ -278,28 +279,23 @@ class Containerd:
         from hostler.agent.containers.cri_sandboxes import unless_gone
         from hostler.cri.v1 import api_pb2 as cri
 
+        if self._kept.noted(container).ended_at_ms:
+            return  # where CRI has not heard of it, the call would wait for ever
         request = cri.StopContainerRequest(container_id=container, timeout=math.ceil(grace_s))
         await unless_gone(
             self._client.call(self._client.runtime.StopContainer, request, f"stopping {container}", grace_s + 60.0)
         )
 
     async def remove(self, container: str) -> None:
-        from hostler.agent.containers.cri_left import end_left
-        from hostler.agent.containers.cri_sandboxes import MAKE_S, unless_gone
+        """Raises `container_failed` for one whose end containerd has missed: only its next start lets go of it."""
+        from hostler.agent.containers import cri_left
         from hostler.cri.v1 import api_pb2 as cri
 
-        client = self._client
         request = cri.ListContainersRequest(filter=cri.ContainerFilter(id=container))
-        here = (await client.call(client.runtime.ListContainers, request, f"looking for {container}")).containers
-        gone = cri.RemoveContainerRequest(container_id=container)
-        removed = f"removing {container}"
-        try:
-            await unless_gone(client.call(client.runtime.RemoveContainer, gone, removed, MAKE_S))
-        except HostlerError as err:
-            if "running task" not in err.message:
-                raise
-            await end_left(self._client, container)
-            await unless_gone(client.call(client.runtime.RemoveContainer, gone, removed, MAKE_S))
+        call = self._client.call(self._client.runtime.ListContainers, request, f"looking for {container}")
+        here = (await call).containers
+        runs = any(each.state == cri.CONTAINER_RUNNING for each in here)
+        await cri_left.remove(self._client, container, unheard=runs and self._kept.noted(container).ended_at_ms > 0)
         await self._kept.settled(container)
         self._kept.forget(container)
         self._held.pop(container, None)
@@ -330,7 +326,7 @@ class Containerd:
         noted = self._kept.noted(said.id)
         if cri_spec.may_be_unbegun(said, noted) and cri_logs.ends_with(Path(said.log_path), cri_spec.UNBEGUN):
             noted = msgspec.structs.replace(noted, unbegun=True)
-        return cri_spec.status_of(said, pid, address, noted)
+        return cri_spec.status_of(said, pid, address, noted, SystemClock().now_ms())
 
     async def _is_left(self, container: str, err: HostlerError) -> bool:
         """Whether a start failed by what a killed daemon has left: `status` says so from here on."""

@@ -39,7 +39,7 @@ MESSAGE_BYTES = 64 * 1024
 DONE = {"done": "yes"}
 IDLE_S = 60.0
 _WAIT_S = 24 * 3600.0
-_AGAIN_S = 0.2
+_AGAIN_S, _MOST_FAILURES = 0.05, 12_000  # a containerd that is away for ten minutes may be gone for good
 _LOOKS, _LOOK_S = 30, 0.01  # for a start that was cut off to come to rest
 _TASKS = "io.containerd.runtime.v2.task/k8s.io"
 
@@ -160,7 +160,7 @@ class Keeper:
     async def _see_end(self, container: str) -> None:
         """Its shim tells the end once; a containerd that is killed in that moment does not know it afterwards."""
         request, what = tasks.WaitRequest(container_id=container), f"waiting for {container}"
-        client = self._client
+        client, failures = self._client, 0
         try:
             while True:
                 try:
@@ -169,7 +169,8 @@ class Keeper:
                     if err.code == "container_missing":
                         self._notes.add(container, gone=True)
                         return
-                    if not self._pipes.holds(container):
+                    failures += 1
+                    if failures > _MOST_FAILURES and not self._pipes.holds(container):
                         return
                     await asyncio.sleep(_AGAIN_S)
                     continue

@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from hostler.agent.containers.cri_client import Client
-from hostler.base.errors import HostlerError
+from hostler.agent.containers.cri_sandboxes import MAKE_S, unless_gone
+from hostler.base.errors import HostlerError, error
+from hostler.cri.v1 import api_pb2 as cri
 from hostler.cri.v1 import tasks_pb2 as tasks
 
 T = TypeVar("T")
@@ -32,6 +34,33 @@ async def past(making: Callable[[], Awaitable[T]]) -> T:
 def _is_in_the_way(err: HostlerError) -> bool:
     refused = err.code == "container_failed" and any(words in err.message for words in _IN_THE_WAY)
     return refused or err.code == "container_missing"
+
+
+async def remove(client: Client, container: str, *, unheard: bool) -> None:
+    """
+    Args:
+        unheard: it has ended, and CRI does not know.
+
+    Raises:
+        HostlerError: `container_failed` where CRI will not learn of it, and the runtime's own.
+    """
+    if unheard:
+        await end_left(client, container)  # or the next call would wait for its end
+    try:
+        await _removed(client, container)
+    except HostlerError as err:
+        if unheard and "still running" in err.message:
+            why = f"containerd was started as {container} ended, missed it, and keeps it until the next start"
+            raise error("container_failed", why, hint="restart containerd: what runs in it goes on") from err
+        if "running task" not in err.message:
+            raise
+        await end_left(client, container)
+        await _removed(client, container)
+
+
+async def _removed(client: Client, container: str) -> None:
+    request = cri.RemoveContainerRequest(container_id=container)
+    await unless_gone(client.call(client.runtime.RemoveContainer, request, f"removing {container}", MAKE_S))
 
 
 async def end_left(client: Client, container: str) -> None:

@@ -30,6 +30,7 @@ _BEFORE = (
     "sandbox container",
 )
 UNSEEN = Noted()
+UNHEARD_MS = 3_000  # containerd tells an end to CRI, which adds what it was for, within some milliseconds
 _STATES = {
     cri.CONTAINER_CREATED: State.CREATED,
     cri.CONTAINER_RUNNING: State.RUNNING,
@@ -146,7 +147,7 @@ def _security(spec: ContainerSpec) -> cri.LinuxContainerSecurityContext:
     return made
 
 
-def status_of(said: cri.ContainerStatus, pid: int, address: str, noted: Noted = UNSEEN) -> Status:
+def status_of(said: cri.ContainerStatus, pid: int, address: str, noted: Noted = UNSEEN, now_ms: int = 0) -> Status:
     """CRI tells a signal only as 128 + n, and that the kernel killed something in it for memory only as a reason.
 
     Args:
@@ -154,9 +155,10 @@ def status_of(said: cri.ContainerStatus, pid: int, address: str, noted: Noted = 
     """
     started, finished = said.started_at // 1_000_000, said.finished_at // 1_000_000
     state, code, number = _STATES.get(said.state, State.UNKNOWN), 0, 0
-    if said.state == cri.CONTAINER_EXITED or (state is State.UNKNOWN and (noted.ended_at_ms or noted.gone)):
+    unheard = is_unheard(said, noted, now_ms)
+    if said.state == cri.CONTAINER_EXITED or unheard or (state is State.UNKNOWN and (noted.ended_at_ms or noted.gone)):
         made_up, code = _made_up(said, noted), said.exit_code
-        if made_up is State.LOST and noted.ended_at_ms:
+        if unheard or (made_up is State.LOST and noted.ended_at_ms):
             made_up, code, finished = None, noted.exit_code, noted.ended_at_ms
         state = made_up or State.EXITED
         if made_up is None and said.reason == "OOMKilled" and code:
@@ -175,6 +177,12 @@ def status_of(said: cri.ContainerStatus, pid: int, address: str, noted: Noted = 
         started_at_ms=started,
         finished_at_ms=max(started, finished) if finished else 0,  # a very short one may end before it began
     )
+
+
+def is_unheard(said: cri.ContainerStatus, noted: Noted, now_ms: int) -> bool:
+    """Whether it has ended and CRI will not learn of it: containerd 1.6 misses an end that comes as it begins."""
+    ended = said.state == cri.CONTAINER_RUNNING and noted.ended_at_ms > 0
+    return ended and now_ms - noted.ended_at_ms > UNHEARD_MS
 
 
 def may_be_unbegun(said: cri.ContainerStatus, noted: Noted) -> bool:

@@ -1,5 +1,8 @@
 """K3: what a killed containerd has left in the way of a container is no fault of the container."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from hostler.agent.containers import cri_left
@@ -54,3 +57,40 @@ async def test_K3_what_stays_in_the_way_is_told() -> None:
     with pytest.raises(HostlerError):
         await cri_left.past(making)
     assert making.calls == 3
+
+
+class Containerd:
+    """Calls by name, each with the errors that it answers before it does what it is asked."""
+
+    def __init__(self, **errors: list[HostlerError]) -> None:
+        self.errors, self.calls = errors, list[str]()
+        self.runtime = SimpleNamespace(RemoveContainer="remove")
+        self.tasks = SimpleNamespace(Kill="kill", Delete="delete")
+
+    async def call(self, method: str, *_: Any, **__: Any) -> None:
+        self.calls.append(method)
+        if waiting := self.errors.get(method):
+            raise waiting.pop(0)
+
+    native = call
+
+
+async def test_K3_one_whose_end_cri_has_missed_is_ended_before_the_call_that_would_wait_for_it() -> None:
+    client: Any = Containerd(remove=[refused("container is still running, to stop first")])
+    with pytest.raises(HostlerError) as kept:
+        await cri_left.remove(client, "c", unheard=True)
+    assert client.calls == ["kill", "delete", "remove"]
+    assert (kept.value.code, kept.value.hint) == ("container_failed", "restart containerd: what runs in it goes on")
+
+
+async def test_K3_a_process_that_was_left_is_ended_and_its_container_removed_then() -> None:
+    client: Any = Containerd(remove=[refused("cannot delete running task c")])
+    await cri_left.remove(client, "c", unheard=False)
+    assert client.calls == ["remove", "kill", "delete", "remove"]
+
+
+async def test_any_other_refusal_to_remove_stands() -> None:
+    client: Any = Containerd(remove=[refused("container is still running, to stop first")])
+    with pytest.raises(HostlerError):
+        await cri_left.remove(client, "c", unheard=False)
+    assert client.calls == ["remove"]

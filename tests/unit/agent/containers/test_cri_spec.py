@@ -233,6 +233,15 @@ def test_K3_an_end_that_containerd_has_forgotten_is_what_its_shim_told(said: cri
     assert (status.state, status.signal) == (State.KILLED, 15)
 
 
+def test_K3_an_end_that_cri_has_missed_is_what_its_shim_told_once_cri_has_had_the_time() -> None:
+    said, now_ms = cri.ContainerStatus(state=cri.CONTAINER_RUNNING, started_at=4_000_000), 5 + cri_spec.UNHEARD_MS + 1
+    noted = Noted(ended_at_ms=5, exit_code=7)
+    status = cri_spec.status_of(said, 12, "", noted, now_ms)
+    assert (status.state, status.exit_code, status.finished_at_ms, status.pid) == (State.EXITED, 7, 5, 0)
+    assert cri_spec.status_of(said, 12, "", noted, now_ms - 1).state is State.RUNNING
+    assert cri_spec.status_of(said, 12, "", Noted(), now_ms).state is State.RUNNING
+
+
 def test_K3_what_containerd_cannot_tell_is_lost_once_nothing_of_it_is_there() -> None:
     said = cri.ContainerStatus(state=cri.CONTAINER_UNKNOWN)
     assert not cri_spec.status_of(said, 0, "").ended
