@@ -14,6 +14,7 @@ from hostler.agent.containers.runtime import (
     Found,
     Line,
     PullAuth,
+    Size,
     State,
     Stats,
     Status,
@@ -176,7 +177,7 @@ class FakeRuntime:
         self._get("exec", container)
         return Executed(exit_code=0, stdout=b"", stderr=b"")
 
-    async def attach(self, container: str, command: tuple[str, ...], *, tty: bool) -> Terminal:
+    async def attach(self, container: str, command: tuple[str, ...], *, tty: Size | None) -> Terminal:
         raise NotImplementedError
 
     async def stop(self, container: str, grace_s: float) -> None:

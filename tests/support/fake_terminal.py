@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hostler.agent.containers import spec
-from hostler.agent.containers.runtime import Found, State, Stats, Status
+from hostler.agent.containers.runtime import Found, Size, State, Stats, Status
 from hostler.base.errors import error
 
 TENANT = ("test-org", "test")
@@ -27,10 +27,11 @@ TENANT = ("test-org", "test")
 class FakeTerminal:
     """Implements `Terminal`, `EndsInput`, and `SplitTerminal` where there is no tty."""
 
-    def __init__(self, command: tuple[str, ...], *, tty: bool, pids: Path | None = None) -> None:
-        self._tty = tty
-        if tty:
+    def __init__(self, command: tuple[str, ...], *, tty: Size | None, pids: Path | None = None) -> None:
+        self._tty = tty is not None
+        if tty is not None:
             self._out, inner = pty.openpty()
+            _draw(inner, tty)
             self._in, self._err = self._out, -1
             streams: dict[str, Any] = {"stdin": inner, "stdout": inner, "stderr": inner}
         else:
@@ -39,7 +40,7 @@ class FakeTerminal:
             self._err, theirs_err = os.pipe()
             streams = {"stdin": theirs_in, "stdout": theirs_out, "stderr": theirs_err}
         environment = {"TERM": "xterm", "PATH": os.environ["PATH"]}
-        take = _take_terminal if tty else None
+        take = _take_terminal if self._tty else None
         self.process = subprocess.Popen(command, start_new_session=True, env=environment, preexec_fn=take, **streams)
         for number in set(streams.values()):
             os.close(number)
@@ -82,7 +83,7 @@ class FakeTerminal:
             self._in = -1
 
     async def resize(self, rows: int, columns: int) -> None:
-        fcntl.ioctl(self._out, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        _draw(self._out, Size(rows, columns))
 
     async def wait(self) -> int:
         code = await asyncio.to_thread(self.process.wait)
@@ -95,6 +96,10 @@ class FakeTerminal:
         for number in {self._in, self._out, self._err} - {-1}:
             with contextlib.suppress(OSError):
                 os.close(number)
+
+
+def _draw(terminal: int, size: Size) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
 
 
 def _take_terminal() -> None:
@@ -125,7 +130,7 @@ class FakeRuntime:
             return ()
         return (Found(id="c1", name="c1", labels=dict(labels), state=State.RUNNING),)
 
-    async def attach(self, container: str, command: tuple[str, ...], *, tty: bool) -> FakeTerminal:
+    async def attach(self, container: str, command: tuple[str, ...], *, tty: Size | None) -> FakeTerminal:
         assert container == "c1"
         try:
             terminal = FakeTerminal(command, tty=tty, pids=self._pids)

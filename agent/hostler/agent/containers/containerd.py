@@ -20,6 +20,7 @@ from hostler.agent.containers.runtime import (
     Found,
     Line,
     PullAuth,
+    Size,
     State,
     Stats,
     Status,
@@ -267,7 +268,7 @@ class Containerd:
         done = await self._client.call(self._client.runtime.ExecSync, request, what, seconds + 10.0)
         return Executed(exit_code=done.exit_code, stdout=done.stdout, stderr=done.stderr)
 
-    async def attach(self, container: str, command: tuple[str, ...], *, tty: bool) -> Terminal:
+    async def attach(self, container: str, command: tuple[str, ...], *, tty: Size | None) -> Terminal:
         from hostler.agent.containers.containerd_terminal import attach
 
         said, info = await self._look(container)

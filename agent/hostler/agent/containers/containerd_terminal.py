@@ -18,7 +18,7 @@ from google.protobuf import any_pb2
 from hostler.agent.containers import strays
 from hostler.agent.containers.cri_client import CRI_METADATA, Client
 from hostler.agent.containers.ends import Pipe
-from hostler.agent.containers.runtime import END_OF_TRANSMISSION
+from hostler.agent.containers.runtime import END_OF_TRANSMISSION, Size
 from hostler.base.errors import HostlerError
 from hostler.cri.v1 import tasks_pb2 as tasks
 
@@ -38,15 +38,15 @@ class ContainerdTerminal:
         self._code: int | None = None
         self._collecting = asyncio.Lock()
 
-    async def start(self, process: dict[str, object], command: tuple[str, ...], *, tty: bool) -> None:
+    async def start(self, process: dict[str, object], command: tuple[str, ...], *, tty: Size | None) -> None:
         """Raises `container_failed`, `container_missing`, `runtime_unavailable`."""
-        self._tty = tty
+        self._tty = tty is not None
         request = tasks.ExecProcessRequest(
             **self._ids,
             stdin=str(self._place / "in"),
             stdout=str(self._place / "out"),
-            stderr="" if tty else str(self._place / "err"),
-            terminal=tty,
+            stderr="" if self._tty else str(self._place / "err"),
+            terminal=self._tty,
             spec=any_pb2.Any(
                 type_url=_PROCESS, value=msgspec.json.encode(spec_of(process, command, self._name, tty=tty))
             ),
@@ -117,7 +117,13 @@ class ContainerdTerminal:
 
 
 async def attach(
-    client: Client, run_dir: Path, container: str, process: dict[str, object], command: tuple[str, ...], *, tty: bool
+    client: Client,
+    run_dir: Path,
+    container: str,
+    process: dict[str, object],
+    command: tuple[str, ...],
+    *,
+    tty: Size | None,
 ) -> ContainerdTerminal:
     name = secrets.token_hex(8)
     place = run_dir / name
@@ -133,10 +139,12 @@ async def attach(
     return terminal
 
 
-def spec_of(process: dict[str, object], command: tuple[str, ...], mark: str, *, tty: bool) -> dict[str, object]:
+def spec_of(process: dict[str, object], command: tuple[str, ...], mark: str, *, tty: Size | None) -> dict[str, object]:
     """The container's own process with another command: the same user, the same walls."""
     given = process.get("env") or []
     environment = [*given, f"{strays.VARIABLE}={mark}"] if isinstance(given, list) else []
-    if tty:
+    made = {**process, "args": list(command), "terminal": tty is not None, "env": environment}
+    if tty is not None:
         environment.append("TERM=xterm")
-    return {**process, "args": list(command), "terminal": tty, "env": environment}
+        made["consoleSize"] = {"height": tty.rows, "width": tty.columns}
+    return made

@@ -13,7 +13,7 @@ import msgspec
 from hostler.agent.containers import docker_logs, docker_spec, strays
 from hostler.agent.containers.following import Following
 from hostler.agent.containers.pulls import by_digest
-from hostler.agent.containers.runtime import Executed, Found, Line, PullAuth, State, Stats, Status, Terminal
+from hostler.agent.containers.runtime import Executed, Found, Line, PullAuth, Size, State, Stats, Status, Terminal
 from hostler.agent.containers.spec import ContainerSpec
 from hostler.base.errors import HostlerError, error
 
@@ -199,7 +199,7 @@ class Docker:
         )
 
     async def exec(self, container: str, command: tuple[str, ...], timeout_s: float) -> Executed:
-        running = await self._attach(container, command, tty=False)
+        running = await self._attach(container, command, tty=None)
         try:
             async with asyncio.timeout(timeout_s):
                 streams = await running.collect()
@@ -210,7 +210,7 @@ class Docker:
             await running.close()
         return Executed(exit_code=code, stdout=streams["stdout"], stderr=streams["stderr"])
 
-    async def attach(self, container: str, command: tuple[str, ...], *, tty: bool) -> Terminal:
+    async def attach(self, container: str, command: tuple[str, ...], *, tty: Size | None) -> Terminal:
         return await self._attach(container, command, tty=tty)
 
     async def stop(self, container: str, grace_s: float) -> None:
@@ -258,18 +258,25 @@ class Docker:
                     if (line := lines.take(stream, record)) is not None:
                         yield line
 
-    async def _attach(self, container: str, command: tuple[str, ...], *, tty: bool) -> "DockerTerminal":
+    async def _attach(self, container: str, command: tuple[str, ...], *, tty: Size | None) -> "DockerTerminal":
         from hostler.agent.containers.docker_terminal import DockerTerminal
 
-        mark, what = secrets.token_hex(8), f"starting {command[0]} in {container}"
+        mark, what, is_tty = secrets.token_hex(8), f"starting {command[0]} in {container}", tty is not None
         body = {
-            "Cmd": list(command), "Tty": tty, "AttachStdin": True, "AttachStdout": True, "AttachStderr": True,
+            "Cmd": list(command), "Tty": is_tty, "AttachStdin": True, "AttachStdout": True, "AttachStderr": True,
             "Env": [f"{strays.VARIABLE}={mark}"],
         }  # fmt: skip
         made = await self._client.call("POST", f"/containers/{container}/exec", what, body=body)
         name = msgspec.json.decode(made, type=_Id).id
-        streams = await self._client.upgrade(f"/exec/{name}/start", {"Detach": False, "Tty": tty}, what)
-        return DockerTerminal(self._client, name, mark, *streams, tty=tty)
+        streams = await self._client.upgrade(f"/exec/{name}/start", {"Detach": False, "Tty": is_tty}, what)
+        terminal = DockerTerminal(self._client, name, mark, *streams, tty=is_tty)
+        if tty is not None:
+            try:
+                await terminal.resize(*tty)  # the API takes a size with the start from 1.42 on
+            except BaseException:
+                await terminal.close()
+                raise
+        return terminal
 
     async def _refuse_old(self, spec: ContainerSpec) -> None:
         """An older one has no driver of that name, and says so only when the container starts."""

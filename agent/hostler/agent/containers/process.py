@@ -25,7 +25,7 @@ from hostler.agent.containers.groups import Fenced, leave_service
 from hostler.agent.containers.process_link import Link, collect, program
 from hostler.agent.containers.process_spec import End, Order, Started
 from hostler.agent.containers.process_stats import measure
-from hostler.agent.containers.runtime import Executed, Found, Line, PullAuth, State, Stats, Status, Terminal
+from hostler.agent.containers.runtime import Executed, Found, Line, PullAuth, Size, State, Stats, Status, Terminal
 from hostler.agent.containers.spec import ContainerSpec
 from hostler.agent.host.users import User, Users
 from hostler.base.errors import error
@@ -137,7 +137,7 @@ class Process:
     async def exec(self, container: str, command: tuple[str, ...], timeout_s: float) -> Executed:
         return await collect(await self._link(container), command, timeout_s)
 
-    async def attach(self, container: str, command: tuple[str, ...], *, tty: bool) -> Terminal:
+    async def attach(self, container: str, command: tuple[str, ...], *, tty: Size | None) -> Terminal:
         return await program(await self._link(container), command, tty=tty)
 
     async def stop(self, container: str, grace_s: float) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Self
 import msgspec
 
 from hostler.agent.containers.ends import Pipe, settle
-from hostler.agent.containers.runtime import END_OF_TRANSMISSION, Executed
+from hostler.agent.containers.runtime import END_OF_TRANSMISSION, Executed, Size
 from hostler.base.errors import error
 
 _MESSAGE_BYTES = 128 * 1024
@@ -137,11 +137,11 @@ class ProcessTerminal:
             pipe.close()
 
 
-async def program(link: Link, command: tuple[str, ...], *, tty: bool) -> ProcessTerminal:
+async def program(link: Link, command: tuple[str, ...], *, tty: Size | None) -> ProcessTerminal:
     """Raises `container_failed`."""
     try:
         await link.__aenter__()
-        await link.order({"do": "run", "argv": command, "tty": tty})
+        await link.order({"do": "run", "argv": command, "tty": tty is not None, "size": tty})
         async with asyncio.timeout(_ANSWER_S):
             said, fds = await link.answer()
     except (OSError, TimeoutError) as err:
@@ -150,12 +150,15 @@ async def program(link: Link, command: tuple[str, ...], *, tty: bool) -> Process
     if not fds:
         link.close()
         raise error("container_failed", f"{command[0]} was not started: {said.get('error', 'its container has ended')}")
-    return ProcessTerminal(link, fds, tty=tty)
+    terminal = ProcessTerminal(link, fds, tty=tty is not None)
+    if tty is not None:
+        await terminal.resize(*tty)  # a supervisor of an older version knows no size; for others this changes nothing
+    return terminal
 
 
 async def collect(link: Link, command: tuple[str, ...], timeout_s: float) -> Executed:
     """Raises `timeout`, `container_failed`."""
-    running = await program(link, command, tty=False)
+    running = await program(link, command, tty=None)
     try:
         async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as group:
             streams = [group.create_task(_all_of(running, index)) for index in (0, 1)]

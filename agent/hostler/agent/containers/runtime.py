@@ -84,6 +84,13 @@ class Executed:
     stderr: bytes
 
 
+class Size(NamedTuple):
+    """Of a terminal, in characters."""
+
+    rows: int
+    columns: int
+
+
 END_OF_TRANSMISSION = b"\x04"  # what a person types to end the input of a terminal
 
 
@@ -162,7 +169,10 @@ class ContainerRuntime(Protocol):
 
     async def exec(self, container: str, command: tuple[str, ...], timeout_s: float) -> Executed: ...
 
-    async def attach(self, container: str, command: tuple[str, ...], *, tty: bool) -> Terminal: ...
+    async def attach(self, container: str, command: tuple[str, ...], *, tty: Size | None) -> Terminal:
+        """Args:
+        tty: it gets a terminal of this size from its first moment on; pipes for None.
+        """
 
     async def stop(self, container: str, grace_s: float) -> None:
         """SIGTERM, then SIGKILL of the whole tree. One that has ended or is gone is success."""

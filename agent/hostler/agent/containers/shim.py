@@ -12,6 +12,7 @@ and listens on the SEQPACKET socket `s`, one request a connection:
     {"do": "wait"}                        closed when all is over
     {"do": "stop", "grace": seconds}      likewise
     {"do": "run", "argv": [...], "tty"}   {"pid"} with the program's streams, then {"code"}; closing it ends the program
+        "size": [rows, columns]           of its terminal; older agents leave it out
 
 It is a subreaper: whatever the program leaves behind becomes its child, and ends with the program, as in a container.
 """

@@ -14,6 +14,7 @@ import resource
 import select
 import signal
 import socket
+import struct
 import sys
 import termios
 import time
@@ -132,7 +133,7 @@ def keep(spec: dict[str, Any], order: dict[str, Any], link: socket.socket, other
 
 
 def _keep(spec: dict[str, Any], order: dict[str, Any], link: socket.socket) -> None:
-    ours, its = _terminal() if order["tty"] else _pipes()
+    ours, its = _terminal(order.get("size")) if order["tty"] else _pipes()
     try:
         pid = start(spec, order["argv"], its, tty=order["tty"], dies=True)
     except OSError as err:
@@ -159,8 +160,11 @@ def _pipes() -> tuple[list[int], tuple[int, int, int]]:
     return [w0, r1, r2], (r0, w1, w2)
 
 
-def _terminal() -> tuple[list[int], tuple[int, int, int]]:
+def _terminal(size: list[int] | None) -> tuple[list[int], tuple[int, int, int]]:
     ours, its = os.openpty()
+    if size is not None:
+        rows, columns = size
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     return [ours], (its, its, its)
 
 

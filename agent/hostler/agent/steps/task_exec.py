@@ -1,7 +1,7 @@
 """`task.exec`: a program inside a running task's container, its bytes over a relay (API-26, OD-08)."""
 
 from hostler.agent.containers.find import running
-from hostler.agent.containers.runtime import Terminal
+from hostler.agent.containers.runtime import Size, Terminal
 from hostler.agent.containers.session import Session
 from hostler.agent.containers.transcript import Transcript
 from hostler.agent.steps.contract import Change, Outcome, Plan, Probe, StepContext, StepView, Truth
@@ -53,10 +53,8 @@ class TaskExecKind:
             org_id=context.org_id,
             project_id=context.project_id,
         )
-        terminal = await runtime.attach(container, params.command, tty=params.tty)
-        if params.tty:
-            await terminal.resize(params.rows, params.columns)
-        return terminal
+        size = Size(params.rows, params.columns) if params.tty else None
+        return await runtime.attach(container, params.command, tty=size)
 
 
 KIND = TaskExecKind()

@@ -11,6 +11,7 @@ SUCCEEDED, FAILED, ROLLED_BACK, CANCELED = "succeeded", "failed", "rolled_back",
 RUN_ENDED = frozenset({SUCCEEDED, FAILED, ROLLED_BACK, CANCELED})
 
 NODE_BUSY, NODE_AWAY, IS_DRAINING = "node_busy", "node_away", "draining"
+CORDON_OWNER = "agent-lifecycle"  # whose wish keeps new work from a node while its agent changes
 
 VERSION_REPORTED, SERVICE_HEALTHY = "version_reported", "service_healthy"
 RENEWAL_WORKS, IS_SCHEDULABLE = "renewal_works", "schedulable"

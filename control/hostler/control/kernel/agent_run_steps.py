@@ -14,6 +14,7 @@ from hostler.control.kernel.actor import KERNEL
 from hostler.control.kernel.agent_matrix import AUTOMATED, DRAIN, FORCE, PROVIDER
 from hostler.control.kernel.agent_operations import cancel_open, place_stage, place_update
 from hostler.control.kernel.agent_progress import (
+    CORDON_OWNER,
     DELIVERING,
     FAILED,
     IS_DRAINING,
@@ -38,7 +39,6 @@ from hostler.control.kernel.tasks import node_of, operation_of
 from hostler.control.kernel.transitions import ASSIGNED, FINAL, RUNNING
 
 replace = msgspec.structs.replace
-OWNER = "agent-lifecycle"  # whose wish keeps new work from a node while its agent changes
 LIFECYCLE = "agent_lifecycle"
 ROLLED_BACK_CODE, TIMED_OUT = "upgrade_rolled_back", "upgrade_timed_out"
 NOT_BOOTED = "no host that was installed with its document enrolled and spoke before its token ended"
@@ -293,7 +293,7 @@ def _let_go(draft: Draft, run: AgentRunRow) -> AgentRunRow:
 
 
 def _wish(draft: Draft, run: AgentRunRow, kind: str, reason: str) -> None:
-    cordons.wish(draft, CordonNode(actor=KERNEL, node_id=run.node_id, owner=OWNER, kind=kind, reason=reason))
+    cordons.wish(draft, CordonNode(actor=KERNEL, node_id=run.node_id, owner=CORDON_OWNER, kind=kind, reason=reason))
 
 
 def _token_ends(draft: Draft, run: AgentRunRow) -> None:

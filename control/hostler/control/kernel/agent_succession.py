@@ -6,7 +6,7 @@ Its receipts begin a chain of their own, under its own key; the old node keeps w
 import msgspec
 
 from hostler.control.kernel import agent_versions, quarantine
-from hostler.control.kernel.agent_progress import progress_of, with_progress
+from hostler.control.kernel.agent_progress import CORDON_OWNER, progress_of, with_progress
 from hostler.control.kernel.agent_rows import AgentRunRow, NodeAgentRow
 from hostler.control.kernel.allocation_rows import CordonRow
 from hostler.control.kernel.allocation_states import CLEAN, QUARANTINED, scheduling_of
@@ -15,7 +15,6 @@ from hostler.control.kernel.rows import NodeRow, TokenRow
 from hostler.control.kernel.tasks import node_of
 
 replace = msgspec.structs.replace
-OWNER = "agent-lifecycle"  # as in `agent_run_steps`
 
 
 def begin(draft: Draft, token: TokenRow, node_id: str) -> None:
@@ -54,7 +53,7 @@ def keep_out(draft: Draft, before: NodeRow, node_id: str) -> None:
     cordons = [
         replace(row, node_id=node_id)
         for row in draft.rows_of(CordonRow, draft.view.cordons_of(before.node_id))
-        if row.kind and row.owner != OWNER
+        if row.kind and row.owner != CORDON_OWNER
     ]
     for row in cordons:
         draft.insert(row)

@@ -33,7 +33,7 @@ async def test_every_call_to_a_daemon_that_is_away_says_so(tmp_path: Path) -> No
         calls = [
             runtime.available(), runtime.has_image("x"), runtime.pull(f"x/y@sha256:{'0' * 64}"), runtime.start("x"),
             runtime.status("x"), runtime.stats("x"), runtime.exec("x", ("/bin/true",), 1), runtime.stop("x", 0),
-            runtime.remove("x"), runtime.list({}), runtime.attach("x", ("/bin/true",), tty=True),
+            runtime.remove("x"), runtime.list({}), runtime.attach("x", ("/bin/true",), tty=None),
         ]  # fmt: skip
         for call in calls:
             with pytest.raises(HostlerError) as refused:

@@ -13,8 +13,9 @@ import pytest
 from hostler.agent.containers import process_spec, shim_log
 from hostler.agent.containers.cri_logs import LogReader
 from hostler.agent.containers.process import Process
+from hostler.agent.containers.process_link import Link
 from hostler.agent.containers.process_spec import End, Started
-from hostler.agent.containers.runtime import PullAuth, State
+from hostler.agent.containers.runtime import PullAuth, Size, State
 from hostler.agent.containers.spec import Bind, ContainerSpec, Limits
 from hostler.agent.host.users import User
 from hostler.base.errors import HostlerError
@@ -30,6 +31,7 @@ SPEC = ContainerSpec(
     working_dir="/app/sub",
     log_bytes=1000,
 )
+SIZE = Size(31, 97)
 
 
 @pytest.fixture
@@ -87,15 +89,42 @@ async def test_a_program_is_run_in_it_and_a_terminal_opened(runtime: Process) ->
     made = await started(runtime, "sleep 60")
     done = await runtime.exec(made, ("/bin/sh", "-c", "echo out; echo err >&2; exit 3"), 10)
     assert (done.exit_code, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
-    terminal = await runtime.attach(made, ("/bin/sh", "-c", "test -t 0 && echo tty; read x; exit 4"), tty=True)
+    terminal = await runtime.attach(made, ("/bin/sh", "-c", "test -t 0 && echo tty; read x; exit 4"), tty=SIZE)
     assert b"tty" in await terminal.read()
     await terminal.write(b"go\n")
     async with asyncio.timeout(10):
         assert await terminal.wait() == 4
     await terminal.close()
     with pytest.raises(HostlerError) as failed:
-        await runtime.attach(made, ("/no/such/program",), tty=False)
+        await runtime.attach(made, ("/no/such/program",), tty=None)
     assert failed.value.code == "container_failed"
+
+
+async def test_API_26_a_program_finds_the_size_of_its_terminal_at_its_first_look(runtime: Process) -> None:
+    made = await started(runtime, "sleep 60")
+    for _ in range(5):
+        terminal = await runtime.attach(made, ("stty", "size"), tty=SIZE)
+        assert await terminal.read() == b"31 97\r\n"
+        await terminal.close()
+
+
+async def test_API_26_a_supervisor_that_knows_no_size_has_its_terminal_resized(
+    runtime: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It outlives upgrades of the agent, and passes over what an order did not say in its version."""
+    made, ordered = await started(runtime, "sleep 60"), Link.order
+
+    async def older(link: Link, words: dict[str, Any]) -> None:
+        await ordered(link, {name: word for name, word in words.items() if name != "size"})
+
+    monkeypatch.setattr(Link, "order", older)
+    terminal = await runtime.attach(made, ("/bin/sh", "-c", "read x; stty size"), tty=SIZE)
+    await terminal.write(b"x\n")
+    said = b""
+    while data := await terminal.read():
+        said += data
+    assert said.endswith(b"31 97\r\n")
+    await terminal.close()
 
 
 async def test_it_has_no_images(runtime: Process) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from hostler.agent.containers import find
 from hostler.agent.containers import session as module
+from hostler.agent.containers.runtime import Size
 from hostler.agent.containers.session import Session
 from hostler.agent.containers.transcript import LONGEST, Transcript
 from hostler.base.errors import HostlerError, error
@@ -59,7 +60,7 @@ class Run:
         self.recorded += data
 
     async def start(self) -> FakeTerminal:
-        self.terminal = FakeTerminal(self._command, tty=self._tty)
+        self.terminal = FakeTerminal(self._command, tty=Size(24, 80) if self._tty else None)
         return self.terminal
 
     async def ended(self) -> None:
