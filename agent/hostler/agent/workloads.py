@@ -209,7 +209,13 @@ class NodeWorkloads:
             except HostlerError as err:
                 _log.warning("containers.not_swept", error=err, runtime=runtime.name)
                 done = False
-        return done
+        return await self._sweep_scratch() and done
+
+    async def _sweep_scratch(self) -> bool:
+        """Of attempts that nobody knows, or whose clearing was cut off: while it is there, not all of it is gone."""
+        left = {path.name for path in (self._state / "scratch").glob("*")} if self._was_heard() else set()
+        left -= self._journal.open_attempts()  # after the look: whose is made meanwhile belongs to an open task
+        return all([await self.clear(uid) for uid in left])
 
     def _is_orphan(self, one: Found) -> bool:
         known = self._journal.known(one.labels.get(spec.TASK, ""))
