@@ -8,7 +8,6 @@ again, and that adopts them (K3, EF-09). While it is silent, nothing is stopped.
 
 import asyncio
 import contextlib
-import shutil
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from hostler.agent.containers.present import present_runtimes
 from hostler.agent.containers.runtime import ContainerRuntime, Found
 from hostler.agent.containers.settings import LOG_DIR, ContainerSettings
 from hostler.agent.containers.workload import Bundles, TaskServer
+from hostler.agent.host import removal
 from hostler.agent.journal.journal import Journal
 from hostler.base.clock import Clock
 from hostler.base.errors import HostlerError, error
@@ -181,13 +181,22 @@ class NodeWorkloads:
                 _log.warning("container.not_removed", error=err, runtime=runtime.name, attempt_uid=attempt_uid)
                 gone = False
         if gone:
-            await asyncio.to_thread(shutil.rmtree, self._state / "scratch" / attempt_uid, ignore_errors=True)
             self.tasks.discard(attempt_uid)
             await self.bundles.release(attempt_uid)
             self.ports.free(attempt_uid)
             self.devices.free(attempt_uid)
             self.lost_devices.pop(attempt_uid, None)
+            gone = await self._scratch_is_gone(attempt_uid)
         return gone
+
+    async def _scratch_is_gone(self, attempt_uid: str) -> bool:
+        """Nothing runs any more that could write to it."""
+        try:
+            await asyncio.to_thread(removal.remove, self._state / "scratch" / attempt_uid)
+        except HostlerError as err:
+            _log.warning("scratch.not_removed", error=err, attempt_uid=attempt_uid)
+            return False
+        return True
 
     async def sweep(self) -> bool:
         """Looks at every container of this node; whether that could be done."""
@@ -205,7 +214,13 @@ class NodeWorkloads:
                 except HostlerError as err:  # the others go all the same
                     _log.warning("container.not_removed", error=err, runtime=runtime.name, container=one.name)
                     done = False
-        return done
+        return await self._sweep_scratch() and done
+
+    async def _sweep_scratch(self) -> bool:
+        """Of attempts that nobody knows, or whose clearing was cut off: while it is there, not all of it is gone."""
+        left = {path.name for path in (self._state / "scratch").glob("*")} if self._was_heard() else set()
+        left -= self._journal.open_attempts()  # after the look: whose is made meanwhile belongs to an open task
+        return all([await self.clear(uid) for uid in left])
 
     def _is_orphan(self, one: Found) -> bool:
         known = self._journal.known(one.labels.get(spec.TASK, ""))

@@ -27,8 +27,9 @@ from hostler.agent.containers.process_spec import End, Order, Started
 from hostler.agent.containers.process_stats import measure
 from hostler.agent.containers.runtime import Executed, Found, Line, PullAuth, Size, State, Stats, Status, Terminal
 from hostler.agent.containers.spec import ContainerSpec
+from hostler.agent.host import removal
 from hostler.agent.host.users import User, Users
-from hostler.base.errors import error
+from hostler.base.errors import HostlerError, error
 from hostler.base.version import __version__
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -156,9 +157,10 @@ class Process:
             return
         groups = Fenced(container)
         groups.kill()
-        gone = self._state / f".gone-{secrets.token_hex(8)}"
-        place.rename(gone)
-        await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
+        place.rename(self._state / f".gone-{secrets.token_hex(8)}")
+        for gone in self._state.glob(".gone-*"):  # also those at which an agent was killed
+            with contextlib.suppress(HostlerError):
+                await asyncio.to_thread(removal.remove, gone)
         groups.remove()
         self._collect()
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from hostler.agent.host.disks import parse_mounts
 from hostler.agent.host.files import Files, within
 from hostler.agent.host.procfs import own_proc
+from hostler.agent.host.removal import remove_at
 from hostler.base.errors import error
 
-DEPTH = 256
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _UMOUNT_NOFOLLOW = 8
 SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue")  # noqa: S108
@@ -113,11 +113,11 @@ class TenantTrees:
         for top in (*SHARED, *NAMED):
             try:
                 with self._all.parent(f"{top}/any") as (directory, _):
-                    for name in list(_names(directory)):
+                    for name in _names(directory):
                         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-                        if owned(found.st_uid) or (top in NAMED and os.fsdecode(name) in names):
+                        if owned(found.st_uid) or (top in NAMED and name in names):
                             remove_at(directory, name, f"an entry of {top}")
-                            gone.append(f"{top}/{os.fsdecode(name)!a}")
+                            gone.append(f"{top}/{name!a}")
             except (FileNotFoundError, NotADirectoryError):
                 continue
         return gone
@@ -131,7 +131,7 @@ class TenantTrees:
                     contextlib.suppress(FileNotFoundError, NotADirectoryError),
                     self._all.parent(f"{folder}/{machine.name}/any") as (directory, _),
                 ):
-                    for name in [name for name in _names(directory) if os.fsdecode(name).startswith(starts)]:
+                    for name in [name for name in _names(directory) if name.startswith(starts)]:
                         remove_at(directory, name, f"a journal below {folder}")
 
     def mounts_below(self, path: str) -> list[str]:
@@ -163,40 +163,8 @@ class TenantTrees:
         return found
 
 
-def remove_at(directory: int, name: str | bytes, shown: str, depth: int = DEPTH) -> None:
-    """Raises `busy` at a mount, `file_error`."""
-    try:
-        _remove(directory, name, os.fstat(directory).st_dev, shown, depth)
-    except OSError as err:
-        code = "busy" if err.errno == errno.EBUSY else "file_error"
-        raise error(code, f"{shown} cannot be removed: {err.strerror}") from err
-
-
-def _remove(directory: int, name: str | bytes, device: int, shown: str, depth: int) -> None:
-    try:
-        os.unlink(name, dir_fd=directory)
-        return
-    except FileNotFoundError:
-        return
-    except (IsADirectoryError, PermissionError):
-        if not stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
-            raise
-    if depth == 0:
-        raise OSError(errno.ELOOP, "it is too deep")
-    fd = os.open(name, _DIRECTORY, dir_fd=directory)
-    try:
-        if os.fstat(fd).st_dev != device:
-            raise OSError(errno.EBUSY, "another file system is mounted there")
-        for below in _names(fd):
-            _remove(fd, below, device, shown, depth - 1)
-    finally:
-        os.close(fd)
-    os.rmdir(name, dir_fd=directory)
-
-
-def _names(fd: int) -> Iterator[bytes]:
-    for name in os.listdir(fd):
-        yield os.fsencode(name)
+def _names(fd: int) -> list[str]:
+    return os.listdir(fd)
 
 
 def _held(process: Path) -> Iterator[str]:

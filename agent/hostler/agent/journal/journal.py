@@ -175,6 +175,9 @@ class Journal:
     async def open_tasks(self) -> list[StoredTask]:
         return tasks.open_tasks(self._read)
 
+    def open_attempts(self) -> set[str]:
+        return tasks.open_attempts(self._read)
+
     def ended_since(self, at_ms: int, *, but: str) -> bool:
         """Whether a task other than `but` has succeeded here since that moment (Unix milliseconds)."""
         return tasks.ended_since(self._read, at_ms, but)

@@ -152,6 +152,10 @@ def ended_since(db: sqlite3.Connection, at_ms: int, but: str) -> bool:
     return db.execute(query, (at_ms, but)).fetchone() is not None
 
 
+def open_attempts(db: sqlite3.Connection) -> set[str]:
+    return {row[0] for row in db.execute("SELECT attempt_uid FROM tasks WHERE state = 'open'")}
+
+
 def open_tasks(db: sqlite3.Connection) -> list[StoredTask]:
     rows = db.execute(
         "SELECT task_id, attempt_number, envelope, envelope_digest, sequence, cancel_requested FROM tasks"

@@ -60,6 +60,7 @@ class ContainerTask:
             held = not standing and await is_held
         image = self._params.image if held else await self._image(standing)
         self._take(standing)
+        self._workloads.scratch(self._context.attempt_uid)  # first: by it all that follows is found and cleared away
         bundle = await self._or_stopped(self._bundle())
         async with self._workloads.tasks.serve(self._facts()) as directory:
             decided = self._decided(image, str(directory), bundle)

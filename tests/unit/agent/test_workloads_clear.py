@@ -1,0 +1,59 @@
+"""R2, RN-11: what an ended attempt has left on its node goes, whatever it is."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hostler.agent.containers.spec import ATTEMPT
+from support.fake_runtime import FakeRuntime
+from support.nested import nest
+from support.workloads import Node, until
+
+
+async def test_R2_no_scratch_is_too_deep_to_be_cleared_away(tmp_path: Path) -> None:
+    """A task may make a tree that is deeper than its agent may have files open, or calls nested."""
+    home = Node(tmp_path, FakeRuntime("process"))
+    async with home.agent():
+        scratch = home.workloads.scratch("att_1")
+        nest(scratch / "deep", 3000)
+        assert await home.workloads.clear("att_1")
+        assert not scratch.exists()
+
+
+async def test_RN_11_a_scratch_that_cannot_be_removed_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Node(tmp_path, FakeRuntime("process"))
+    async with home.agent():
+        home.workloads.scratch("att_1")
+        home.workloads.ports.take("att_1", ["a"])
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "rmdir", _refuse)
+            assert not await home.workloads.clear("att_1")
+        assert home.workloads.ports.held("att_1") == {}, "what runs nowhere holds none"
+        assert await home.workloads.clear("att_1")
+
+
+@pytest.mark.parametrize("heard_s", [0.0, 120.0])
+async def test_RN_11_what_a_killed_agent_has_not_cleared_the_next_one_clears(tmp_path: Path, heard_s: float) -> None:
+    """Its containers are gone, by which it would be found; unknown ones wait until the control plane was there."""
+    home = Node(tmp_path, FakeRuntime("process"))
+    async with home.agent():
+        left = home.workloads.scratch("att_gone")
+    async with home.agent() as node:
+        running = await home.start(node)
+        await until(lambda: home.runtime.containers)
+        home.heard.there_s = heard_s
+        assert await home.workloads.sweep()
+        assert left.exists() == (not heard_s)
+        uid = home.runtime.only.spec.labels[ATTEMPT]
+        assert [path.name for path in left.parent.iterdir() if path != left] == [uid], "it is open"
+        home.runtime.only.end()
+        await running
+
+
+def _refuse(*_: Any, **__: Any) -> None:
+    raise OSError(errno.EIO, "the disk is sick")
