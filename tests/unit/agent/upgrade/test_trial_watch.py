@@ -298,7 +298,7 @@ def test_U3_a_verdict_that_was_given_stands_whatever_comes_after_it(machine: Mac
 def test_U3_a_watcher_that_dies_at_the_end_of_a_return_leaves_the_node_where_it_has_returned_to(
     machine: Machine, last: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told, and only the files of the trial are left to go; the version before does not say twice that it runs."""
+    """It is told, and only the files of the trial have to go; the version before does not say twice that it runs."""
     machine.behaves = {"two": CRASHES}
     ordered(machine)
     real = Path.unlink
