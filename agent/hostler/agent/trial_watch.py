@@ -101,8 +101,11 @@ class Watch:
     async def _step(self, trial: Trial) -> bool:
         """Whether something was done."""
         verdict = records.verdict(self._places, trial.key)
-        if verdict is not None and verdict.end == KEPT:
-            ending.keep(self._places, trial, verdict.checks, verdict.at_ms)  # cut off in the middle of saying so
+        if verdict is not None:  # cut off in the middle of saying so; of a return it is the last word
+            if verdict.end == KEPT:
+                ending.keep(self._places, trial, verdict.checks, verdict.at_ms)
+            else:
+                ending.over(self._places)
             return True
         if trial.phase == ORDERED:
             await self._switch(trial)
@@ -110,7 +113,7 @@ class Watch:
         return await (self._judge(trial) if trial.phase == RUNNING else self._return(trial))
 
     async def _switch(self, trial: Trial) -> None:
-        """The deadline is written before the restart: a version that starts finds a trial that runs."""
+        """The restart comes first: cut off before the deadline is written, all of it is done again."""
         point("before_intent", SWITCH)
         slots.note_before(self._places, trial.from_slot)
         self._link(trial.slot)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from hostler.agent.fetch.blob import Owner, Wanted, pull
 from hostler.agent.fetch.document import Question, read
+from hostler.agent.fetch.partial import partial_name
 from hostler.agent.host.swap import sync_file_system
 from hostler.agent.host.threads import start
 from hostler.agent.upgrade import records, slots
@@ -70,6 +71,7 @@ class Stager:
             if there is not None:
                 return Staged(there, changed=False)
             slots.prune(self._places, frozenset())
+            self._clear_fetched(release)
             self._check_room(release)
             await self._fetch(release)
             try:
@@ -108,14 +110,18 @@ class Stager:
         if free < needed:
             raise error("disk_full", f"{self._places.base} has {free} bytes free, and a version needs {needed}")
 
+    def _clear_fetched(self, release: Release) -> None:
+        """Of stages that were killed or given up, what this one cannot go on with: nobody vouches for it any more."""
+        for path in self._places.fetched.iterdir():
+            if path.name != partial_name(release.sha256):
+                path.unlink()
+
     def _package(self, release: Release) -> Path:
         return self._places.fetched / f"{release.sha256}.deb"
 
     async def _fetch(self, release: Release) -> None:
         """Whole and of that digest, or not there; a broken transfer goes on where it stood."""
         path = self._package(release)
-        if path.exists():
-            path.unlink()  # of a stage that was killed; its bytes are not vouched for any more
         with slots.opened(path.parent) as directory:
             wanted = Wanted(
                 url=self._wanted.url,

@@ -20,7 +20,7 @@ from hostler.agent.upgrade.places import PACKAGED, Places
 from hostler.base.clock import SystemClock
 from hostler.base.errors import HostlerError
 from hostler.catalog.params.upgrade import Stage
-from support.blob_server import Blob, BlobServer, cut
+from support.blob_server import Blob, BlobServer, Reply, cut, honest
 from support.certs import make_server_certs
 from support.keys import new_ed25519
 from support.releases import COMMIT, House, agent_package, digest, release
@@ -240,3 +240,13 @@ def test_what_a_killed_stage_left_is_cleared_and_never_taken_for_a_slot(node: No
     assert slots.every(node.places)[1:] == ()
     assert node.stage(wanted).changed
     assert not left.exists()
+
+
+def test_A5_packages_that_nobody_fetches_to_the_end_do_not_fill_the_disk(node: Node) -> None:
+    """Each of them breaks off, and another version is wanted the next time."""
+    for version in ("1.1.0", "1.2.0"):
+        node.server.faults += [honest, cut(400), lambda reply, asked, blob: Reply(403, {})]
+        assert node.refused(node.publish(version)) == "source_denied"
+        assert [path.stat().st_size for path in node.places.fetched.iterdir()] == [400], "it may go on where it stood"
+    node.stage(node.publish("1.3.0"))
+    assert not list(node.places.fetched.iterdir())

@@ -294,6 +294,28 @@ def test_U3_a_verdict_that_was_given_stands_whatever_comes_after_it(machine: Mac
     assert machine.restarts == restarts
 
 
+@pytest.mark.parametrize("last", ["evidence", "starts", "before"])
+def test_U3_a_watcher_that_dies_at_the_end_of_a_return_leaves_the_node_where_it_has_returned_to(
+    machine: Machine, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told, and only the files of the trial have to go; the version before does not say twice that it runs."""
+    machine.behaves = {"two": CRASHES}
+    ordered(machine)
+    real = Path.unlink
+
+    def dying(path: Path, missing_ok: bool = False) -> None:
+        real(path, missing_ok)
+        if path == getattr(machine.places, last) and records.verdict(machine.places, "uid"):
+            monkeypatch.setattr(Path, "unlink", real)
+            raise DiedError
+
+    monkeypatch.setattr(Path, "unlink", dying)
+    lives = to_the_end(machine, lambda: None)
+    assert lives == 2, "the fault was not hit"
+    check_end(machine, "one", RETURNED)
+    assert machine.restarts == 2, "to the new version once, and back once"
+
+
 def test_a_record_that_nobody_can_read_ends_the_watch(machine: Machine) -> None:
     machine.places.trial.write_bytes(b"\0" * 40)
     machine.watch()
