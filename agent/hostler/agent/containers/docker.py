@@ -143,6 +143,7 @@ class Docker:
                 if runs:
                     what = f"waiting for {container}"
                     await self._client.call("POST", f"/containers/{container}/wait", what, limit_s=None)
+                    self._following.ended(container)
                 status = await self.status(container)
                 if status.ended:
                     return status

@@ -91,6 +91,12 @@ class Following:
                 known.waiting -= 1
                 known.wake()
 
+    def ended(self, container: str) -> None:
+        """It has ended and all that it said is in its log; how it ended is still to be found out."""
+        if known := self._known.get(container):
+            known.over = True
+            known.wake()
+
     @contextlib.contextmanager
     def _entry(self, container: str) -> Iterator[_Known]:
         """Forgotten with the last who wants to know."""
