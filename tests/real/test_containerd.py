@@ -135,20 +135,22 @@ async def test_RN_02_processes_are_its_own_whatever_the_network(bed: Bed, host_n
 async def test_RN_11_a_sandbox_that_a_crash_has_left_is_listed_and_removed(
     bed: Bed, daemon: support_containerd.Containerd
 ) -> None:
-    spec = bed.spec("true", command=("/bin/busybox", "true"))
+    """With all that was its container's: its logs, and its shared memory, which costs memory while it is there."""
+    spec = bed.spec("true", command=("/bin/busybox", "true"), limits=Limits(shm_bytes=256 << 20))
     made = await bed.runtime.create(spec)
     bed.names.append(made)
-    daemon.ctr("containers", "ls")
     from hostler.cri.v1 import api_pb2 as cri
 
     client = bed.runtime._client  # as a crash between the two would leave it
     await client.call(client.runtime.RemoveContainer, cri.RemoveContainerRequest(container_id=made), "removing")
     (found,) = await bed.runtime.list({ATTEMPT: spec.labels[ATTEMPT]})
     assert found.name == spec.labels[ATTEMPT]
-    assert (daemon.place / "logs" / found.name).exists()
+    own = [daemon.place / place / found.name for place in ("logs", "shm")]
+    assert all(path.exists() for path in own)
     await bed.runtime.remove(found.id)
     assert await bed.runtime.list({ATTEMPT: spec.labels[ATTEMPT]}) == ()
-    assert not (daemon.place / "logs" / found.name).exists()
+    assert not any(path.exists() for path in own)
+    assert not list((daemon.place / "shm").iterdir())
 
 
 async def test_RN_11_a_dead_sandbox_makes_way(bed: Bed) -> None:

@@ -25,6 +25,7 @@ HOSTILE: dict[str, list[tuple[tarfile.TarInfo, bytes]]] = {
     "dot inside": [f("a/./f")],
     "backslash": [f("..\\outside\\f")],
     "newline": [f("a\nb")],
+    "deeper than calls are nested": [f("d/" * 700 + "f")],
     "our own name": [f(".hostler-placed.json")],
     "symlink out": [link("l", "../outside")],
     "symlink absolute": [link("l", "/etc")],

@@ -1,11 +1,15 @@
 """Directories one below the other, as somebody makes them who does not want them to be removed."""
 
 import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
-def nest(path: Path, depth: int) -> None:
-    """With a file in each; a path to the last may be longer than any call takes."""
+@contextmanager
+def nested(path: Path, depth: int) -> Iterator[None]:
+    """With a file in each; a path to the last may be longer than any call takes. All of it is gone afterwards."""
     path.mkdir(parents=True)
     here = os.open(path, os.O_RDONLY)
     for _ in range(depth):
@@ -15,3 +19,7 @@ def nest(path: Path, depth: int) -> None:
         os.close(here)
         here = below
     os.close(here)
+    try:
+        yield
+    finally:
+        subprocess.run(["rm", "-rf", str(path)], check=True)  # pytest cannot

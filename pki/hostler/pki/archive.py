@@ -9,6 +9,7 @@ from hostler.base.errors import HostlerError, error
 
 OURS = ".hostler-"
 MAX_NAME, MAX_PART = 4000, 255
+MAX_DEPTH = 200  # whoever walks or removes a tree has a file open, and is a call deeper, for each
 MOST_HEADER = 1024 * 1024
 MOST_HEADERS = 8  # before one entry; the library goes down one call deeper for each
 _LONG = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
@@ -30,6 +31,8 @@ def parts_of(name: str) -> tuple[str, ...]:
     if not name or len(name) > MAX_NAME or not name.isprintable() or "\\" in name:
         raise refused(name, "has a name that is empty, too long or not printable")
     parts = tuple(name.split("/"))
+    if len(parts) > MAX_DEPTH:
+        raise refused(name, f"lies more than {MAX_DEPTH} directories deep")
     if ".." in parts:
         raise refused(name, "leaves the directory it belongs in")
     for part in parts:

@@ -9,7 +9,7 @@ import pytest
 
 from hostler.agent.containers.spec import ATTEMPT
 from support.fake_runtime import FakeRuntime
-from support.nested import nest
+from support.nested import nested
 from support.workloads import Node, until
 
 
@@ -18,9 +18,9 @@ async def test_R2_no_scratch_is_too_deep_to_be_cleared_away(tmp_path: Path) -> N
     home = Node(tmp_path, FakeRuntime("process"))
     async with home.agent():
         scratch = home.workloads.scratch("att_1")
-        nest(scratch / "deep", 3000)
-        assert await home.workloads.clear("att_1")
-        assert not scratch.exists()
+        with nested(scratch / "deep", 1500):
+            assert await home.workloads.clear("att_1")
+            assert not scratch.exists()
 
 
 async def test_RN_11_a_scratch_that_cannot_be_removed_is_tried_again(

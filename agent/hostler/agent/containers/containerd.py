@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import math
 import re
-import shutil
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from hostler.cri.v1 import api_pb2 as cri
 
 SOCKET = Path("/run/containerd/containerd.sock")
-SHM = Path("/dev/shm/hostler")  # noqa: S108 - ours alone; each container's part has a directory of its own
+SHM = Path("/dev/shm/hostler")  # noqa: S108 - ours alone; each attempt has a directory of its own in it
 _LOOK_S = 1.0  # how often a running container's log is looked at
 _AWAY_S, _UNSTARTED_S = 0.2, 0.05
 _SETTLE_S, _SETTLE_LOOKS = 0.002, 90  # from the end of a process to its end in CRI
@@ -97,7 +96,7 @@ class Containerd:
             from hostler.agent.containers.cri_sandboxes import Sandboxes
 
             client = Client(self._socket)
-            sandboxes = Sandboxes(client, self._logs)
+            sandboxes = Sandboxes(client, self._logs, self._shm)
             self._made = client, sandboxes, Making(client, sandboxes, self._logs, self._shm)
         return self._made
 
@@ -301,8 +300,6 @@ class Containerd:
         self._kept.forget(container)
         self._held.pop(container, None)
         self._fresh.pop(container, None)
-        for found in here:
-            shutil.rmtree(self._shm / found.metadata.name, ignore_errors=True)
         await self._sandboxes.remove_empty(here[0].pod_sandbox_id if here else container)
 
     async def list(self, labels: Mapping[str, str]) -> tuple[Found, ...]:

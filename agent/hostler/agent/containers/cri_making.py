@@ -49,7 +49,8 @@ class Making:
         return await self._made_in(await self._sandboxes.standing(sandbox), spec, sandbox)
 
     async def _made_in(self, pod: str, spec: ContainerSpec, sandbox: cri.PodSandboxConfig) -> Made:
-        shm = str(shm_of(self._shm, spec.name)) if spec.limits.shm_bytes > cri_spec.DEFAULT_SHM else ""
+        large = spec.limits.shm_bytes > cri_spec.DEFAULT_SHM
+        shm = str(shm_of(self._shm, cri_spec.sandbox_name(spec))) if large else ""
         config = cri_spec.container_config(spec, unified=groups.unified(), shm=shm)
         request = cri.CreateContainerRequest(pod_sandbox_id=pod, config=config, sandbox_config=sandbox)
         try:

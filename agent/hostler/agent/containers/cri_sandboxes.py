@@ -1,13 +1,14 @@
 """Sandboxes of attempts and what stands in them. Listed each time, never remembered: a crash forgets nothing."""
 
+import asyncio
 import os
-import shutil
 from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 
 from hostler.agent.containers import cri_spec
 from hostler.agent.containers.cri_client import Client
 from hostler.agent.containers.runtime import Found, State
+from hostler.agent.host import removal
 from hostler.base.errors import HostlerError
 from hostler.cri.v1 import api_pb2 as cri
 from hostler.wire.race import together
@@ -16,9 +17,13 @@ MAKE_S = 240.0
 
 
 class Sandboxes:
-    def __init__(self, client: Client, log_dir: Path) -> None:
+    """Args:
+    places: directories in which each attempt has one of its own, by its sandbox's name.
+    """
+
+    def __init__(self, client: Client, *places: Path) -> None:
         self._client = client
-        self._logs = log_dir
+        self._places = places
         self._addresses: dict[str, str] = {}  # they never change
 
     async def standing(self, config: cri.PodSandboxConfig) -> str:
@@ -53,13 +58,14 @@ class Sandboxes:
         return self._addresses.get(sandbox, "")
 
     async def remove_empty(self, sandbox: str) -> None:
-        """With the directory of its logs, once nothing stands in it."""
+        """Once nothing stands in it. Its directories go first: without it nobody would find them again (RN-11)."""
         if any(each.pod_sandbox_id == sandbox for each in await self.containers({})):
             return
         for each in await self.listed({}):
             if each.id == sandbox:
+                for place in self._places:
+                    await asyncio.to_thread(removal.remove, place / each.metadata.name)
                 await self._remove(sandbox)
-                shutil.rmtree(self._logs / each.metadata.name, ignore_errors=True)
         self._addresses.pop(sandbox, None)
 
     async def all(self, labels: Mapping[str, str]) -> tuple[Sequence[cri.Container], list[Found]]:

@@ -13,6 +13,7 @@ from hostler.wire.race import first_cause
 
 _log = get_logger("hostler.agent.containers.logs")
 BATCH_LINES, BATCH_CHARACTERS = 200, 256 * 1024
+_LONG_CHARACTERS = 16 * 1024
 _GATHER_S = 0.05  # how long a line waits for its neighbours
 _AGAIN_S = 1.0
 
@@ -47,7 +48,10 @@ async def ship(runtime: ContainerRuntime, container: str, phase: str, to: Lines)
 
 
 async def _follow(lines: AsyncIterator[Line], phase: str, to: Lines) -> None:
-    """Two tasks, so that a line is shipped while the next is waited for; the queue bounds how far one is ahead."""
+    """Two tasks, so that a line is shipped while the next is waited for; the queue bounds how far one is ahead.
+
+    Lines may be a MiB long, and a task may write such lines on purpose: none is read on behind one that waits.
+    """
     queue: asyncio.Queue[Line | None] = asyncio.Queue(BATCH_LINES)
     try:
         async with asyncio.TaskGroup() as group:
@@ -62,6 +66,8 @@ async def _read(lines: Any, queue: "asyncio.Queue[Line | None]") -> None:
     async with aclosing(lines):
         async for line in lines:
             await queue.put(line)
+            if len(line.text) > _LONG_CHARACTERS:
+                await queue.join()
     await queue.put(None)
 
 
@@ -70,6 +76,7 @@ async def _next(queue: "asyncio.Queue[Line | None]") -> list[Line]:
     first = await queue.get()
     if first is None:
         return []
+    queue.task_done()
     batch, size = [first], len(first.text)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_GATHER_S):
@@ -78,6 +85,7 @@ async def _next(queue: "asyncio.Queue[Line | None]") -> list[Line]:
                 if line is None:
                     queue.put_nowait(None)
                     break
+                queue.task_done()
                 batch.append(line)
                 size += len(line.text)
     return batch

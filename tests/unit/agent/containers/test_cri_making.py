@@ -1,6 +1,7 @@
 """P9, K3: a container of containerd is made by two calls, and what is there already is found and not made again."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hostler.agent.containers import cri_spec
 from hostler.agent.containers.cri_client import failure
 from hostler.agent.containers.cri_making import Making
 from hostler.agent.containers.cri_sandboxes import Sandboxes
-from hostler.agent.containers.spec import ATTEMPT, PHASE, ContainerSpec, name_of
+from hostler.agent.containers.spec import ATTEMPT, PHASE, ContainerSpec, Limits, name_of
 from hostler.base.errors import HostlerError
 from hostler.cri.v1 import api_pb2 as cri
 
@@ -92,8 +93,8 @@ def _refusal(details: str) -> grpc.aio.AioRpcError:
 class Bench:
     def __init__(self, folder: Path) -> None:
         self.containerd: Any = Containerd()
-        sandboxes = Sandboxes(self.containerd, folder / "logs")
-        self.making = Making(self.containerd, sandboxes, folder / "logs", folder / "shm")
+        self.sandboxes = Sandboxes(self.containerd, folder / "logs", folder / "shm")
+        self.making = Making(self.containerd, self.sandboxes, folder / "logs", folder / "shm")
 
 
 @pytest.fixture
@@ -162,3 +163,17 @@ async def test_another_refusal_is_told_as_it_is(bench: Bench) -> None:
         await bench.making.made(spec())
     assert refused.value.code == "container_failed"
     assert cri_spec.sandbox_name(spec()) in bench.containerd.pods, "removed with the attempt"
+
+
+async def test_RN_11_a_sandbox_goes_after_all_that_is_found_by_it(bench: Bench, tmp_path: Path) -> None:
+    """Killed in between, an agent would leave logs and shared memory that nobody looks for."""
+    await bench.making.made(replace(spec(), limits=Limits(shm_bytes=1 << 30)))
+    own = [tmp_path / "logs/att", tmp_path / "shm/att"]
+    (own[1] / "x").touch()
+    bench.containerd.made.clear()
+    there: list[bool] = []
+    remove = bench.containerd.do_RemovePodSandbox
+    bench.containerd.do_RemovePodSandbox = lambda asked: there.extend(map(Path.exists, own)) or remove(asked)
+    assert all(map(Path.exists, own))
+    await bench.sandboxes.remove_empty("pod-att")
+    assert (there, bench.containerd.pods) == ([False, False], {})

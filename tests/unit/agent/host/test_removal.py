@@ -7,14 +7,14 @@ import pytest
 
 from hostler.agent.host.removal import remove
 from hostler.base.errors import HostlerError
-from support.nested import nest
+from support.nested import nested
 
 
 def test_R2_a_tree_deeper_than_files_can_be_open_or_calls_nested_goes(tmp_path: Path) -> None:
-    nest(tmp_path / "tree", 6000)
-    (tmp_path / "tree/beside/empty").mkdir(parents=True)
-    remove(tmp_path / "tree")
-    assert list(tmp_path.iterdir()) == []
+    with nested(tmp_path / "tree", 2000):
+        (tmp_path / "tree/beside/empty").mkdir(parents=True)
+        remove(tmp_path / "tree")
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_link_goes_and_what_it_leads_to_stays(tmp_path: Path) -> None:
