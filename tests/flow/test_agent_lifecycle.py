@@ -303,6 +303,14 @@ async def test_LC_07_LC_08_what_people_do_is_asked_for_at_the_command_line(tmp_p
             assert document.stat().st_mode & 0o777 == 0o600
             assert document.read_text().startswith("#cloud-boothook\n")
             assert "gpu-1" in await at.cli("agents", "runs")
+            run_id = (await at.control.call("GET", f"{ADMIN}/agent-runs"))["items"][0]["run_id"]
+            followed = asyncio.create_task(at.cli("agents", "runs", run_id, "--watch", code=1))
+            await asyncio.sleep(1)
+            assert not followed.done(), "it is over when the run is"
+            await at.cli("agents", "cancel", run_id)
+            assert "canceled" in await followed
+            made = json.loads(await at.cli("agents", "upgrade", "gpu-1", *words[:-2], "--output", "json"))
+            assert made["document"]["content"].startswith("#cloud-boothook\n"), "nobody else has it"
             await at.cli("agents", "pin", "gpu-1", OLD)
             assert OLD in await at.cli("agents", "show", "gpu-1")
             await at.cli("agents", "follow", "gpu-1", "stable")

@@ -41,7 +41,7 @@ GUARDS = {
     "U3 what cannot be read is asked for again": (WATCH, "        if trial is None and slots.before(self._places):", "        if False:", LOST),
     "U3 the way back is noted ahead of the switch": (WATCH, "        slots.note_before(self._places, trial.from_slot)\n        self._link(trial.slot)\n", "        self._link(trial.slot)\n", LOST),
     "U3 the link goes before the record": (ENDING, "    slots.forget_before(places)\n    places.trial.unlink(missing_ok=True)\n", "    places.trial.unlink(missing_ok=True)\n    slots.forget_before(places)\n", f"{LOST}::test_K7_what_is_left_of_an_end_is_no_lost_trial"),
-    "LC_13 no verdict will come": (STEPS, "        if not is_on:\n            raise", "        if False:\n            raise", ENDED),
+    "LC_13 no verdict will come": (STEPS, "        if trial is None or trial.key != context.attempt_uid:\n            raise", "        if trial is None:\n            await asyncio.sleep(LOOK_S)\n            continue\n        if False:\n            raise", ENDED),
     "PG_06 withdrawn": (ORDER, "    if slot.name not in (installed.running, PACKAGED):\n        check_offered(installed, slot, who.now_ms)\n", "", WITHDRAWN),
     "PG_06 withdrawn, on the way back": (ORDER, "        _check_order(places, slot)\n        check_offered(installed, slot, who.now_ms)\n    return _trial(installed, slot, who, trial_seconds, ROLLBACK", "        _check_order(places, slot)\n    return _trial(installed, slot, who, trial_seconds, ROLLBACK", WITHDRAWN),
     "PG_06 replaced": (OFFERED, "    if mine is None or offered.sha256 != mine.sha256:", "    if False:", WITHDRAWN),

@@ -103,7 +103,8 @@ def upgrade(settings: Settings, node: str, target: Path | None, watch: bool, out
     hostler agents upgrade gpu-1 --scenario repair_reinstall
     hostler agents upgrade gpu-1 --mode reimage --to 1.2.0 -o user-data
 
-    Exit code 0 only if it succeeded. What people have to do is printed; the run ends when the agent reports back.
+    Exit code 1 if it ended and did not succeed. What people have to do is printed; that run ends when the agent
+    reports back: 'hostler agents runs RUN --watch'.
     """
     body = {
         "mode": options["mode"],
@@ -117,10 +118,10 @@ def upgrade(settings: Settings, node: str, target: Path | None, watch: bool, out
     client = Client(settings)
     made = client.call("POST", _lifecycle(node), body=body)
     _keep(made["document"], target, output)
-    if output == "json" and not watch:
+    if output == "json" and (not watch or (made["document"] and not target)):  # it is shown once
         print_json(made | ({"document": None} if target else {}))
         return
-    _follow(client, made["run"], output, watch=watch)
+    _follow(client, made["run"], output, watch=watch and made["run"]["state"] != "awaiting_operator")
 
 
 def _keep(document: dict[str, Any] | None, target: Path | None, output: str) -> None:
@@ -140,7 +141,7 @@ def _keep(document: dict[str, Any] | None, target: Path | None, output: str) -> 
 
 def _follow(client: Client, run: dict[str, Any], output: str, *, watch: bool) -> None:
     quiet = output == "json"
-    if watch and run["state"] != "awaiting_operator":
+    if watch:
         for event in client.events(f"{RUNS}/{quoted(run['run_id'])}/events"):
             run = event.data
             if not quiet:

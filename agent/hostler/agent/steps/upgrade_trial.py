@@ -5,6 +5,7 @@ takes the step up: the record says whether it was ordered, the verdict says how 
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from hostler.agent.host.threads import start
@@ -70,7 +71,8 @@ async def _check_watcher(context: StepContext) -> None:
 
 
 async def _verdict(context: StepContext, installed: Installed) -> Verdict:
-    """The watcher is started, should nobody have done so, and judges."""
+    """The watcher is started, should nobody have done so, and judges. Again until it has begun: one that is at the end
+    of the trial before would be taken for it."""
     try:
         await context.host.systemd.begin(TRIAL_UNIT, "start")
     except HostlerError:
@@ -79,15 +81,18 @@ async def _verdict(context: StepContext, installed: Installed) -> Verdict:
             installed.places.trial.unlink(missing_ok=True)  # nobody judges, so nothing is switched
         raise
     while True:
-        is_on = is_open(context, installed)  # before the verdict, which is written ahead of the end
+        trial = records.trial(installed.places)  # before the verdict, which is written ahead of the end
         verdict = records.verdict(installed.places, context.attempt_uid)
         if verdict is not None:
             return verdict
-        if not is_on:
+        if trial is None or trial.key != context.attempt_uid:
             raise _ended_here()
         if context.deadline.passed():
             raise error("timeout", "the trial is not over yet; it goes on, and the node's report will tell its end")
         await asyncio.sleep(LOOK_S)
+        if trial.phase == ORDERED:
+            with contextlib.suppress(HostlerError):
+                await context.host.systemd.begin(TRIAL_UNIT, "start")
 
 
 def _ended_here() -> HostlerError:
