@@ -8,7 +8,6 @@ log once. The seed is printed; HOSTLER_SEED=… plays the same kills again.
 import os
 import re
 import secrets
-import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ from support.house import PROJECT, TERMINAL_EVENTS, House, open_house
 from support.job_fleet import wrong
 from support.killing import Killer, Part
 from support.registry import registry
+from support.runtimes import shared_directory
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("house-fire")]
 JOBS_PATH = f"/api/v1/projects/{PROJECT}/jobs"
@@ -182,11 +182,8 @@ def books(house: House) -> None:
 @pytest.fixture
 def directory() -> Iterator[Path]:
     """Where tasks may write; /tmp is not theirs to see."""
-    made = Path("/var/tmp") / f"hostler-fire-{secrets.token_hex(4)}"
-    made.mkdir()
-    made.chmod(0o777)
-    yield made
-    shutil.rmtree(made)
+    with shared_directory(0o777) as made:
+        yield made
 
 
 def burn(fire: Fire, parts: dict[str, Part], rounds: int, jobs: int, tasks: int, seconds: float) -> None:

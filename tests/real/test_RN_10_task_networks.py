@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from hostler.agent.containers.containerd import Containerd
 from support import containerd as support_containerd
-from support.runtimes import Bed, until
+from support.runtimes import Bed, bed_on, until
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("containers")]
 SERVE = "mkdir -p /tmp/w; echo {word} > /tmp/w/x; exec busybox httpd -f -p {bind} -h /tmp/w"
@@ -21,10 +20,8 @@ def daemon() -> Iterator[support_containerd.Containerd]:
 
 @pytest.fixture
 async def bed(daemon: support_containerd.Containerd) -> AsyncIterator[Bed]:
-    runtime = Containerd(daemon.socket, daemon.place / "logs", daemon.place / "run", daemon.place / "shm")
-    made = Bed(runtime, support_containerd.IMAGE, daemon.restart)
-    yield made
-    await made.clear()
+    async with bed_on(daemon) as made:
+        yield made
 
 
 async def serves(bed: Bed, word: str, bind: str, *, host_network: bool = False) -> tuple[str, str]:

@@ -12,7 +12,6 @@ import pytest
 
 from conftest import need
 from hostler.agent.containers import devices, groups
-from hostler.agent.containers.containerd import Containerd
 from hostler.agent.containers.runtime import PullAuth
 from hostler.agent.containers.spec import ATTEMPT, Devices, Limits
 from hostler.base.errors import HostlerError
@@ -20,7 +19,7 @@ from support import containerd as support_containerd
 from support.busybox import busybox_layer
 from support.certs import make_server_certs
 from support.registry import Registry, TokenServer, lying_registry, registry
-from support.runtimes import Bed, until
+from support.runtimes import Bed, bed_on, until
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("containers")]
 
@@ -34,10 +33,8 @@ def daemon() -> Iterator[support_containerd.Containerd]:
 
 @pytest.fixture
 async def bed(daemon: support_containerd.Containerd) -> AsyncIterator[Bed]:
-    runtime = Containerd(daemon.socket, daemon.place / "logs", daemon.place / "run", daemon.place / "shm")
-    made = Bed(runtime, support_containerd.IMAGE, daemon.restart)
-    yield made
-    await made.clear()
+    async with bed_on(daemon) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

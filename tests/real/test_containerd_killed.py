@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import secrets
-import shutil
 import socket
 import struct
 import time
@@ -12,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hostler.agent.containers.containerd import Containerd
 from hostler.agent.containers.runtime import State
 from hostler.agent.containers.spec import Bind
 from support import containerd as support_containerd
-from support.runtimes import Bed, answered, until
+from support.runtimes import Bed, answered, bed_on, runtime_on, shared_directory, until
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("containers")]
 AT_ONCE = 4
@@ -30,23 +27,15 @@ def daemon() -> Iterator[support_containerd.Containerd]:
 
 @pytest.fixture
 async def bed(daemon: support_containerd.Containerd) -> AsyncIterator[Bed]:
-    made = Bed(runtime_of(daemon), support_containerd.IMAGE, daemon.restart)
-    yield made
-    await made.clear()
-
-
-def runtime_of(daemon: support_containerd.Containerd) -> Containerd:
-    return Containerd(daemon.socket, daemon.place / "logs", daemon.place / "run", daemon.place / "shm")
+    async with bed_on(daemon) as made:
+        yield made
 
 
 @pytest.fixture
 def ledger() -> Iterator[Path]:
     """A directory in which containers count what they did."""
-    made = Path("/var/tmp") / f"hostler-starts-{secrets.token_hex(4)}"
-    made.mkdir()
-    made.chmod(0o777)
-    yield made
-    shutil.rmtree(made)
+    with shared_directory(0o777) as made:
+        yield made
 
 
 async def created(bed: Bed, ledger: Path, number: int, script: str) -> str:
@@ -75,7 +64,7 @@ async def test_K2_a_start_goes_on_when_whoever_asked_for_it_dies(
     """Without a keeper containerd gives such a start up, and says that it failed."""
     made = [await created(bed, ledger, number, "sleep 60") for number in range(AT_ONCE)]
     await bed.start("true")  # its keeper is there
-    agent = runtime_of(daemon)
+    agent = runtime_on(daemon)
     for number, container in enumerate(made):
         starting = asyncio.ensure_future(agent.start(container))
         await asyncio.sleep(0.02 + 0.02 * number)
@@ -137,7 +126,7 @@ async def test_K3_OB_07_the_end_and_the_last_words_of_what_ended_while_container
         await asyncio.sleep(0.3)
     finally:
         daemon.start()
-    again = runtime_of(daemon)  # the agent was killed too
+    again = runtime_on(daemon)  # the agent was killed too
     for container in made:
         status = await again.wait(container)
         assert (status.state, status.exit_code) == (State.EXITED, 7)
@@ -154,7 +143,7 @@ async def test_K3_one_keeper_serves_every_agent_of_the_node(bed: Bed, daemon: su
     place = daemon.place / "run" / "keeper"
     await bed.start("true")
     keeper = _listens_in(place)
-    agents = [runtime_of(daemon) for _ in range(3)]
+    agents = [runtime_on(daemon) for _ in range(3)]
     for agent in agents:
         made = await agent.create(bed.spec("true"))
         bed.names.append(made)

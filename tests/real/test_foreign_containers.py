@@ -5,11 +5,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from hostler.agent.containers import cri_spec
-from hostler.agent.containers.containerd import Containerd
 from hostler.agent.containers.spec import NODE
 from hostler.cri.v1 import api_pb2 as cri
 from support import containerd as support_containerd
-from support.runtimes import NODE_ID, Bed
+from support.runtimes import NODE_ID, Bed, bed_on
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("containers")]
 
@@ -22,10 +21,8 @@ def daemon() -> Iterator[support_containerd.Containerd]:
 
 @pytest.fixture
 async def bed(daemon: support_containerd.Containerd) -> AsyncIterator[Bed]:
-    runtime = Containerd(daemon.socket, daemon.place / "logs", daemon.place / "run", daemon.place / "shm")
-    made = Bed(runtime, support_containerd.IMAGE, daemon.restart)
-    yield made
-    await made.clear()
+    async with bed_on(daemon) as made:
+        yield made
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,17 @@
 
 import asyncio
 import os
-import secrets
-import shutil
 import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from hostler.agent.containers.containerd import Containerd
 from hostler.agent.containers.process_link import Link
 from hostler.agent.containers.runtime import State
 from hostler.agent.containers.spec import Bind
 from support import containerd as support_containerd
-from support.runtimes import Bed, until
+from support.runtimes import Bed, bed_on, shared_directory, until
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("containers")]
 LINES = 20_000  # more than a pipe holds
@@ -32,19 +29,14 @@ def daemon() -> Iterator[support_containerd.Containerd]:
 
 @pytest.fixture
 async def bed(daemon: support_containerd.Containerd) -> AsyncIterator[Bed]:
-    runtime = Containerd(daemon.socket, daemon.place / "logs", daemon.place / "run", daemon.place / "shm")
-    made = Bed(runtime, support_containerd.IMAGE, daemon.restart)
-    yield made
-    await made.clear()
+    async with bed_on(daemon) as made:
+        yield made
 
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    made = Path("/var/tmp") / f"hostler-keeper-{secrets.token_hex(4)}"
-    made.mkdir()
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+    with shared_directory() as made:
+        yield made
 
 
 async def test_OB_07_what_is_said_while_there_is_no_keeper_is_brought_by_the_next_one(

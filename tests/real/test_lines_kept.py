@@ -3,8 +3,6 @@
 import asyncio
 import os
 import random
-import secrets
-import shutil
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -12,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from conftest import need_slow
-from hostler.agent.containers.containerd import Containerd
 from hostler.agent.containers.runtime import State
 from hostler.agent.containers.spec import Bind
 from support import containerd as support_containerd
-from support.runtimes import Bed
+from support.runtimes import Bed, bed_on, shared_directory
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("containers"), pytest.mark.timeout(240)]
 SPEAKERS, KILLS = 3, 6
@@ -38,19 +35,14 @@ def daemon() -> Iterator[support_containerd.Containerd]:
 
 @pytest.fixture
 async def bed(daemon: support_containerd.Containerd) -> AsyncIterator[Bed]:
-    runtime = Containerd(daemon.socket, daemon.place / "logs", daemon.place / "run", daemon.place / "shm")
-    made = Bed(runtime, support_containerd.IMAGE, daemon.restart)
-    yield made
-    await made.clear()
+    async with bed_on(daemon) as made:
+        yield made
 
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    made = Path("/var/tmp") / f"hostler-lines-{secrets.token_hex(4)}"
-    made.mkdir()
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+    with shared_directory() as made:
+        yield made
 
 
 async def test_OB_07_K3_what_is_said_while_containerd_is_killed_again_and_again_is_told_once(

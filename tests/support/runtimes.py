@@ -3,14 +3,19 @@
 import asyncio
 import itertools
 import os
-from collections.abc import Awaitable, Callable
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hostler.agent.containers.containerd import Containerd
 from hostler.agent.containers.runtime import Line, Status
 from hostler.agent.containers.spec import ATTEMPT, MAIN_PHASE, NODE, PHASE, TASK, ContainerSpec, name_of
 from hostler.base.errors import HostlerError
+from support import containerd as support_containerd
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
@@ -64,6 +69,32 @@ class Bed:
             await self.runtime.stop(name, 0)
             await self.runtime.remove(name)
         await self.runtime.close()
+
+
+def runtime_on(daemon: support_containerd.Containerd) -> Containerd:
+    """As another agent beside it would have it."""
+    return Containerd(daemon.socket, daemon.place / "logs", daemon.place / "run", daemon.place / "shm")
+
+
+@asynccontextmanager
+async def bed_on(daemon: support_containerd.Containerd) -> AsyncIterator[Bed]:
+    made = Bed(runtime_on(daemon), support_containerd.IMAGE, daemon.restart)
+    try:
+        yield made
+    finally:
+        await made.clear()
+
+
+@contextmanager
+def shared_directory(mode: int = 0o755) -> Iterator[Path]:
+    """One that containers see under the same name, whoever they run as."""
+    made = Path("/var/tmp") / f"hostler-shared-{secrets.token_hex(4)}"
+    made.mkdir()
+    made.chmod(mode)
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made)
 
 
 async def until(said: Callable[[], Any], limit_s: float = 10.0) -> Any:

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from conftest import need, need_root
-from hostler.agent.containers.containerd import Containerd
 from hostler.agent.containers.docker import Docker
 from hostler.agent.containers.process import Process
 from support import containerd as support_containerd
 from support import dockerd as support_dockerd
-from support.runtimes import NODE_ID, Bed
+from support.runtimes import NODE_ID, Bed, runtime_on
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +28,7 @@ def docker_daemon() -> Iterator[support_dockerd.Dockerd]:
 
 async def _containerd(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
     daemon = request.getfixturevalue("containerd_daemon")
-    runtime = Containerd(daemon.socket, daemon.place / "logs", daemon.place / "run", daemon.place / "shm")
-    return Bed(runtime, support_containerd.IMAGE, daemon.restart)
+    return Bed(runtime_on(daemon), support_containerd.IMAGE, daemon.restart)
 
 
 async def _process(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
