@@ -16,10 +16,14 @@ STAMP = "2026-11-22T10:00:00.000000000Z"
 
 
 class Engine:
-    """One container `c` behind a socket. `did` are the calls in their order; `ends` lets it end."""
+    """One container `c` behind a socket. `did` are the calls in their order; `ends` lets it end.
+
+    The answer to a call that is `slow` waits for `goes_on`.
+    """
 
     def __init__(self) -> None:
         self.state, self.ends = "created", asyncio.Event()
+        self.slow, self.goes_on = "", asyncio.Event()
         self.did: list[str] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -31,6 +35,8 @@ class Engine:
                 path, _, query = target.partition("?")
                 call = f"{method} {path.rpartition('/')[2]}{' follow' if 'follow=1' in query else ''}"
                 self.did.append(call)
+                if call == self.slow:
+                    await self.goes_on.wait()
                 body = await self.answer(call)
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         except asyncio.IncompleteReadError:
@@ -80,8 +86,26 @@ async def test_P9_one_that_was_just_started_is_waited_for_and_looked_at_once(par
         )
     assert engine.did[:2] == ["POST create", "POST start"]
     assert sorted(engine.did[2:4]) == ["GET logs follow", "POST wait"]
-    assert engine.did.count("GET json") == 1
-    assert engine.did[-1] == "GET logs", "once its end is known, what the stream may have left out"
+    assert sorted(engine.did[4:]) == ["GET json", "GET logs"], "how it ended, and what the stream may have left out"
+
+
+async def test_P9_what_is_left_of_its_output_is_asked_for_while_the_engine_looks_at_its_end(
+    parts: tuple[Engine, Docker],
+) -> None:
+    engine, docker = parts
+    engine.slow = "GET json"
+    made = await docker.create(ContainerSpec(name="n", image="i", command=("x",), environment={}, labels={}))
+    await docker.start(made)
+    async with asyncio.timeout(10):
+        waiting = asyncio.ensure_future(docker.wait(made))
+        await asyncio.sleep(0)
+        telling = asyncio.ensure_future(told(docker))
+        await asyncio.sleep(0.05)
+        engine.ends.set()
+        assert len(await telling) == 1
+        assert not waiting.done()
+        engine.goes_on.set()
+        assert (await waiting).state is State.EXITED
 
 
 async def test_RN_01_one_that_nobody_has_started_has_not_ended(parts: tuple[Engine, Docker]) -> None:
