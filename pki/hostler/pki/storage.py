@@ -60,7 +60,7 @@ def _replace(path: Path, data: bytes, mode: int) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """So that a name that was given in it outlives a loss of power."""
+    """So that names that were given or taken away in it outlive a loss of power. Raises `OSError`."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)

@@ -12,6 +12,7 @@ import msgspec
 
 from hostler.base.errors import error
 from hostler.base.strict import decode_record
+from hostler.pki.storage import sync_directory
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 MOST_BYTES = 256 * 1024 * 1024
@@ -61,7 +62,7 @@ class Holdings:
                 out.flush()
                 os.fsync(out.fileno())
             scratch.replace(folder / name)
-            _sync(folder)
+            sync_directory(folder)
         except OSError as err:
             raise error("storage_unhealthy", f"{name} of allocation {allocation_id} cannot be kept") from err
 
@@ -76,11 +77,3 @@ class Holdings:
         if not NAME.fullmatch(allocation_id):
             raise error("invalid_request", "an allocation's name has letters, digits, '-' and '_' only")
         return self._folder / allocation_id
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hostler.agent.journal.migrations import migrate
 from hostler.base.errors import HostlerError, error
+from hostler.pki.storage import sync_directory
 
 APPLICATION_ID = 0x48535452  # "HSTR"
 _KEPT = "the file was kept: move it away by hand once you know why, and enrol the node again"
@@ -58,11 +59,7 @@ def _create(path: Path) -> None:
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         migrate(db)
     fresh.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(path.parent)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hostler.base.digest import same_digest, sha256_hex
 from hostler.base.errors import error
+from hostler.pki.storage import sync_directory
 
 MAX_BYTES = 1_048_576
 
@@ -27,11 +28,7 @@ def write(folder: Path, body: bytes) -> str:
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(target)
-        directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_directory(folder)
     except OSError as err:
         raise error("file_error", f"the resolver configuration cannot be written to {target}: {err.strerror}") from err
     return digest

@@ -6,6 +6,7 @@ from hostler.agent.upgrade import records, slots
 from hostler.agent.upgrade.places import PACKAGED, Places
 from hostler.agent.upgrade.records import KEPT, RETURNED, ROLLBACK, Trial, Verdict
 from hostler.pki.agent_report import Returned
+from hostler.pki.storage import sync_directory
 
 _MOST_GOOD = 8
 
@@ -68,7 +69,7 @@ def over(places: Places) -> None:
     places.starts.unlink(missing_ok=True)
     slots.forget_before(places)
     places.trial.unlink(missing_ok=True)
-    slots.sync(places.base)
+    sync_directory(places.base)
 
 
 def _verdict(trial: Trial, end: str, to_version: str, checks: dict[str, int], at_ms: int) -> Verdict:

@@ -20,6 +20,7 @@ from hostler.base.errors import HostlerError, error
 from hostler.pki import agent_report
 from hostler.pki.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest, differences, parse_manifest
 from hostler.pki.releases import Release, may_install
+from hostler.pki.storage import sync_directory
 
 NEW = ".new-"
 RELEASE = "release.json"  # beside the slots: what the update keys signed of each
@@ -61,7 +62,7 @@ def switch(places: Places, slot: str) -> None:
     """The next start picks `slot`; whoever looks sees the one before or this one. On disk when it returns."""
     if slot == PACKAGED:
         places.current.unlink(missing_ok=True)
-        sync(places.base)
+        sync_directory(places.base)
     else:
         _link(places, places.current, slot)
 
@@ -80,7 +81,7 @@ def note_before(places: Places, slot: str) -> None:
 def forget_before(places: Places) -> None:
     """On disk when it returns."""
     places.before.unlink(missing_ok=True)
-    sync(places.base)
+    sync_directory(places.base)
 
 
 def _named(places: Places, link: Path) -> str:
@@ -97,7 +98,7 @@ def _link(places: Places, link: Path, slot: str) -> None:
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(f"{places.slots.name}/{slot}")
     fresh.replace(link)
-    sync(places.base)
+    sync_directory(places.base)
 
 
 def found(places: Places, slot: str) -> Found | None:
@@ -150,7 +151,7 @@ def note_ready(places: Places, slot: str) -> None:
 
 def forget_ready(places: Places, slot: str) -> None:
     _beside(places, slot, READY).unlink(missing_ok=True)
-    sync(places.slots)
+    sync_directory(places.slots)
 
 
 def _manifest_digest(places: Places, slot: str) -> str:
@@ -213,7 +214,7 @@ def prune(places: Places, keep: frozenset[str]) -> tuple[str, ...]:
         slot = next((name[1 : -len(mark) - 1] for mark in _MARKS if name.endswith(f".{mark}")), "")
         if slot and slot not in kept:
             (places.slots / name).unlink(missing_ok=True)
-    sync(places.slots)
+    sync_directory(places.slots)
     gone = [name for name in names if name not in kept and not name.endswith(_MARKS)]
     for name in gone:
         shutil.rmtree(places.slots / name, ignore_errors=True)
@@ -260,14 +261,6 @@ def _is_ahead(places: Places, one: Found, running_version: str) -> bool:
     except HostlerError:
         return False
     return release is not None
-
-
-def sync(folder: Path) -> None:
-    descriptor = os.open(folder, _FOLDER)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

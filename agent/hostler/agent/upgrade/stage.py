@@ -27,6 +27,7 @@ from hostler.base.version import __version__
 from hostler.catalog.params.upgrade import Stage
 from hostler.pki.manifest import Manifest
 from hostler.pki.releases import MAX_DOCUMENT_BYTES, Release, may_install, parse_metadata, verify_releases
+from hostler.pki.storage import sync_directory
 
 _log = get_logger("hostler.agent.upgrade.stage")
 ROOM_FACTOR = 3  # the package, what it unpacks to, its bytecode
@@ -202,6 +203,6 @@ def _settle(scratch: Path, final: Path) -> None:
         with slots.opened(scratch) as descriptor:
             sync_file_system(descriptor)
         scratch.rename(final)
-        slots.sync(final.parent)
+        sync_directory(final.parent)
     except OSError as err:
         raise error("file_error", f"{final} cannot be put in place: {err.strerror}") from err

@@ -21,6 +21,7 @@ from hostler.base.digest import same_digest
 from hostler.base.errors import HostlerError, error
 from hostler.base.logs import get_logger
 from hostler.control.bundles.settings import BundleSettings
+from hostler.pki.storage import sync_directory
 
 _log = get_logger("hostler.control.bundles")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?", re.ASCII)
@@ -145,11 +146,7 @@ class Upload:
         with _disk(self._path):
             os.fsync(self._descriptor)
             self._scratch.rename(self._path)
-            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync_directory(self._path.parent)
 
     def discard(self) -> None:
         """Also after `keep`: then only the descriptor goes."""

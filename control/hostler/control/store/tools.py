@@ -13,6 +13,7 @@ from sqlite_utils import Database
 
 from hostler.base.errors import error
 from hostler.control.store import db as store_db
+from hostler.pki.storage import sync_directory
 
 MOST_FAULTS = 20
 
@@ -99,7 +100,7 @@ def backup(path: Path, target: Path) -> int:
             with making.open("rb") as copy:
                 os.fsync(copy.fileno())
             os.link(making, target)  # which never takes the place of another file
-        _sync_directory(target.parent)
+        sync_directory(target.parent)
         return target.stat().st_size
     except (sqlite3.Error, OSError) as err:
         raise store_db.store_error(err) from err
@@ -115,14 +116,6 @@ def _copy(db: Database, target: Path) -> None:
         copy.execute("PRAGMA journal_mode = DELETE")
     finally:
         copy.close()
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _open(path: Path) -> Database:

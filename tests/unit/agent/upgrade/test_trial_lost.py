@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from unit.agent.upgrade.test_trial_watch import HANGS, SWITCHES, DiedError, Machine, machine, ordered
+from unit.agent.upgrade.test_trial_watch import HANGS, SWITCHES, SYNC, SYNCED, DiedError, Machine, machine, ordered
 
 from hostler.agent import trial_watch
 from hostler.agent.runner import faults
@@ -67,7 +67,7 @@ def test_K7_with_a_power_cut_on_top(machine: Machine, data: bytes | None) -> Non
 def test_K7_cut_off_on_its_way_back_it_gets_there(machine: Machine, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     begun(machine)
     machine.places.trial.write_bytes(b"\0" * 40)
-    name = ("switch", "forget_before", "sync", "sync")[at]
+    name = ("switch", "forget_before", SYNC, SYNC)[at]
     real, calls = getattr(slots, name), []
 
     def dying(*words: object) -> object:
@@ -77,7 +77,8 @@ def test_K7_cut_off_on_its_way_back_it_gets_there(machine: Machine, monkeypatch:
         return real(*words)
 
     with monkeypatch.context() as patched:
-        patched.setattr(slots, name, dying)
+        for module in SYNCED if name == SYNC else (slots,):
+            patched.setattr(module, name, dying)
         with pytest.raises(DiedError):
             machine.watch()
     machine.power_cut()
@@ -117,7 +118,7 @@ def test_K7_what_is_left_of_an_end_is_no_lost_trial(
 ) -> None:
     """The power goes before the link does, and at each sync, of the end of a trial that the version has stood."""
     ordered(machine)
-    real, calls = slots.sync, []
+    real, calls = getattr(slots, SYNC), []
 
     def dying_at_once() -> None:
         raise DiedError
@@ -131,7 +132,8 @@ def test_K7_what_is_left_of_an_end_is_no_lost_trial(
         real(folder)
 
     with monkeypatch.context() as patched:
-        patched.setattr(slots, "sync", dying)
+        for module in SYNCED:
+            patched.setattr(module, SYNC, dying)
         if not cut_at:
             patched.setattr(slots, "forget_before", lambda places: dying_at_once())
         with contextlib.suppress(DiedError):

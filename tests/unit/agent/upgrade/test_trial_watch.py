@@ -17,7 +17,7 @@ import pytest
 from hostler.agent import trial_watch
 from hostler.agent.runner import faults
 from hostler.agent.trial_watch import Watch
-from hostler.agent.upgrade import launch, records, slots
+from hostler.agent.upgrade import ending, launch, records, slots
 from hostler.agent.upgrade.places import PACKAGED, Places
 from hostler.agent.upgrade.records import KEPT, RETURNED, Said, Trial
 from hostler.base.errors import error
@@ -27,6 +27,7 @@ NOW = f"{sys.version_info[0]}.{sys.version_info[1]}"
 GOOD, CRASHES, HANGS = "good", "crashes", "hangs"
 SWITCHES = [f"{at}:trial.switch" for at in ("before_intent", "after_intent", "after_effect")]
 RETURNS = [f"{at}:trial.return" for at in ("before_intent", "after_intent", "after_effect")]
+SYNC, SYNCED = "sync_directory", (slots, ending)  # what makes names last, and who does
 
 
 class DiedError(Exception):
@@ -186,7 +187,9 @@ def test_K7_cut_off_at_any_write_a_trial_converges(machine: Machine, new: str, m
         machine.running, machine.boot = "one", f"boot-{number}"
         ordered(machine)
         with monkeypatch.context() as patched:
-            for module, name in ((records, "write"), (records, "note_verdict"), (slots, "switch"), (slots, "sync")):
+            for module, name in (
+                (records, "write"), (records, "note_verdict"), (slots, "switch"), *((each, SYNC) for each in SYNCED),
+            ):  # fmt: skip
                 patched.setattr(module, name, dying(getattr(module, name)))
             with contextlib.suppress(DiedError):
                 machine.watch()
