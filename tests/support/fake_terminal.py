@@ -153,6 +153,7 @@ class FakeWorkloads:
         self._runtime = runtime
 
     def runtime(self, name: str = "") -> Any:
-        if name not in ("", "process"):
-            raise error("task_not_running", f"there is no {name} here")
         return self._runtime
+
+    def runtimes(self) -> tuple[Any, ...]:
+        return (self._runtime,)

@@ -15,6 +15,7 @@ _DIGEST = re.compile(
 _UNREACHABLE = re.compile(
     r"dial tcp|connection (refused|reset)|no such host|timeout|TLS|x509|EOF|\b5\d\d\b", re.IGNORECASE
 )
+_QUERY = re.compile(r"\?[^\s\"'<>]+")
 
 
 def by_digest(reference: str) -> str:
@@ -37,5 +38,6 @@ def refused(reference: str, said: str) -> HostlerError:
 
 
 def short(said: str) -> str:
-    text = " ".join(said.split())
+    """Without the queries of URLs: where a registry sends its clients to, one may be a signature (S1)."""
+    text = _QUERY.sub("?...", " ".join(said.split()))
     return text if len(text) <= 300 else f"...{text[-300:]}"  # the cause stands last

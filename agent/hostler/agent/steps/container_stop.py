@@ -1,10 +1,11 @@
 """`container.stop`: what runs here for a job or an attempt, found by its labels, is stopped and removed (SK-24)."""
 
 from hostler.agent.containers import spec
+from hostler.agent.containers.find import labelled
 from hostler.agent.containers.runtime import ContainerRuntime, Found
 from hostler.agent.containers.workload import Workloads
 from hostler.agent.steps.contract import Change, Outcome, Plan, Probe, StepContext, StepView, Truth
-from hostler.base.errors import HostlerError, error
+from hostler.base.errors import error
 from hostler.catalog.params.container import ContainerStop
 
 Running = list[tuple[ContainerRuntime, Found]]
@@ -35,7 +36,10 @@ KIND = ContainerStopKind()
 
 
 async def _found(view: StepView) -> Running:
-    """Only of the task's own project, whatever job or attempt is named. Raises `binding_error` where neither is."""
+    """Only of the task's own project, whatever job or attempt is named.
+
+    Raises `binding_error` where neither is, `runtime_unavailable` where a runtime does not answer.
+    """
     params: ContainerStop = view.params
     workloads: Workloads | None = view.workloads
     if workloads is None:
@@ -45,11 +49,7 @@ async def _found(view: StepView) -> Running:
     wanted = {spec.NODE: workloads.node_id, spec.ORG: view.org_id, spec.PROJECT: view.project_id}
     wanted |= {spec.JOB: params.job} if params.job else {}
     wanted |= {spec.ATTEMPT: params.attempt_uid} if params.attempt_uid else {}
-    found: Running = []
-    for runtime in workloads.runtimes():
-        try:
-            found += [(runtime, one) for one in await runtime.list(wanted)]
-        except HostlerError as err:
-            if err.code != "runtime_unavailable" or runtime is workloads.runtimes()[0]:
-                raise
+    found, away = await labelled(workloads, wanted)
+    if away is not None:
+        raise away  # what it has may run on, and nobody may be told that it was stopped
     return found

@@ -152,7 +152,7 @@ class ContainerTask:
         if not fresh and await watched.state(container) is not State.CREATED:
             return None  # a start leaves one that runs as it is
         if allowed is not None:
-            await self._or_stopped(_result(allowed))
+            await self._or_stopped(outcome_of(allowed))
         if self._context.cancelled.is_set():
             raise error("canceled", f"task {self._context.task_id} was cancelled before it was started")
         await watched.patiently(lambda: self._runtime.start(container), AWAY_S)
@@ -288,5 +288,6 @@ class ContainerTask:
             await watched.stop(found.id)
 
 
-async def _result(future: "asyncio.Future[None]") -> None:
-    await future
+async def outcome_of(future: "asyncio.Future[T]") -> T:
+    """A bare `await` that is cancelled would cancel what it waits for."""
+    return await asyncio.shield(future)

@@ -8,6 +8,7 @@ import asyncio
 
 import msgspec
 
+from hostler.agent.containers.find import labelled
 from hostler.agent.containers.runtime import ContainerRuntime, Found, State
 from hostler.agent.containers.spec import ATTEMPT, TASK
 from hostler.agent.steps.contract import Change, Outcome, Plan, Probe, StepContext, StepView, Truth
@@ -49,9 +50,10 @@ async def _container(context: StepContext, params: TaskProbe, within: float, *, 
         return NONE, -1
     try:
         async with asyncio.timeout(within):
-            runtime = context.workloads.runtime()
-            labels = {TASK: params.task_id, ATTEMPT: params.attempt_uid}
-            return await _newest(runtime, await runtime.list(labels))
+            seen, away = await labelled(context.workloads, {TASK: params.task_id, ATTEMPT: params.attempt_uid})
+            if away is not None and not seen:
+                raise away
+            return await _newest(seen)
     except TimeoutError:
         context.log("agent", f"the container runtime did not answer within {within:g} s")
     except HostlerError as err:
@@ -59,10 +61,10 @@ async def _container(context: StepContext, params: TaskProbe, within: float, *, 
     return UNKNOWN, -1
 
 
-async def _newest(runtime: ContainerRuntime, found: tuple[Found, ...]) -> tuple[str, int]:
+async def _newest(seen: list[tuple[ContainerRuntime, Found]]) -> tuple[str, int]:
     """One that runs before one that has ended: setup and main are two containers of one attempt."""
-    if not found:
+    if not seen:
         return NONE, -1
-    running = next((each for each in found if each.state is State.RUNNING), found[-1])
-    status = await runtime.status(running.id)
+    runtime, one = next((each for each in seen if each[1].state is State.RUNNING), seen[-1])
+    status = await runtime.status(one.id)
     return str(status.state), status.exit_code if status.ended else -1

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from hostler.agent.containers import find
 from hostler.agent.containers.forward import connected
 from hostler.agent.containers.ports import PortBook
 from hostler.agent.containers.runtime import State, Status
@@ -31,11 +30,6 @@ def node(port: int, address: str = "") -> Any:
     workloads.ports, workloads.node_address = PortBook(20_000, 20_009), ""
     workloads.ports.hold("a", {"web": port})
     return workloads
-
-
-@pytest.fixture(autouse=True)
-def _one_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find, "RUNTIMES", ("process",))
 
 
 @asynccontextmanager

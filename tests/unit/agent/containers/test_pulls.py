@@ -33,6 +33,15 @@ def test_reasons_are_told_apart(said: str, code: str) -> None:
     assert said[-20:] in str(failed)
 
 
+def test_S1_no_signature_of_a_url_is_told() -> None:
+    url = "https://store.example/blobs/sha256/ab?X-Amz-Credential=AKIA1&X-Amz-Signature=5ec7e7"
+    said = f'failed to copy: httpReadSeeker: failed open: failed to do request: Get "{url}": dial tcp: i/o timeout'
+    failed = refused(NAME, said)
+    assert failed.code == "source_unreachable"
+    assert "X-Amz" not in str(failed)
+    assert 'ab?...": dial tcp: i/o timeout' in str(failed)
+
+
 def test_what_is_said_is_bounded_and_keeps_its_end() -> None:
     failed = str(refused(NAME, "x" * 10_000 + " the cause"))
     assert len(failed) < 600

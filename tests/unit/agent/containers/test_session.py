@@ -175,8 +175,7 @@ async def test_API_26_sizes_reach_a_terminal() -> None:
     assert b"33 44" in run.wire.said()
 
 
-async def test_S2_a_container_of_another_tenant_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find, "RUNTIMES", ("process",))
+async def test_S2_a_container_of_another_tenant_is_not_found() -> None:
     workloads = FakeWorkloads(FakeRuntime(tenant=("acme", "train")))
     asked = {"task_id": "t", "attempt_uid": "a"}
     runtime, container = await find.running(workloads, **asked, org_id="acme", project_id="train")  # type: ignore[arg-type]

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from hostler.agent.containers import find
 from hostler.agent.containers.ports import PortBook
 from hostler.agent.host.host import Host
 from hostler.agent.steps.contract import StepContext, Truth
@@ -22,11 +21,6 @@ from support.steps import Told, context_of
 
 KIND = step_kind("task.forward")
 QUESTION = b"GET / HTTP/1.1\r\n\r\n"
-
-
-@pytest.fixture(autouse=True)
-def _one_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find, "RUNTIMES", ("process",))
 
 
 class Wire:

@@ -43,6 +43,9 @@ class Runtime:
             raise error("internal_error", "containerd does not answer")
         return self
 
+    def runtimes(self) -> tuple["Runtime", ...]:
+        return (self,)
+
     async def list(self, labels: Any) -> tuple[Found, ...]:
         self.asked.append(labels)
         if self.hangs:
