@@ -221,6 +221,12 @@ async def test_runs_are_listed_by_page_and_by_state_and_can_be_called_off(tmp_pa
         assert ended.json() == {"run_id": ids[0], "state": "canceled"}
         listed = (await admin.get(f"{ADMIN}/agent-runs", params={"state": "canceled"})).json()["items"]
         assert [(run["run_id"], run["error_message"]) for run in listed] == [(ids[0], "not today")]
+        named = (await admin.get(f"{ADMIN}/agent-runs", params={"node_id": "gpu-1"})).json()["items"]
+        assert [run["run_id"] for run in named] == [ids[1]]
+        for wrong, status in (({"state": "done"}, 422), ({"node_id": "gpu-9"}, 404)):
+            answer = await admin.get(f"{ADMIN}/agent-runs", params=wrong)
+            assert answer.status_code == status, "a mistyped word is no empty list"
+            assert answer.json()["pointer"] == f"/{next(iter(wrong))}"
 
 
 async def test_API_19_LC_06_nodes_are_listed_with_badges_and_the_cards_count_them_all(tmp_path: Path) -> None:
