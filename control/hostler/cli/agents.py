@@ -25,6 +25,10 @@ RUNS = f"{ADMIN}/agent-runs"
 MODES = ("rebootstrap", "manual_install", "reimage")
 SCENARIOS = ("in_place_upgrade", "repair_reinstall", "drift_reconcile", "certificate_repair", "bootstrap_install")
 DRIFTS = ("in_sync", "version_drift", "config_drift", "certificate_only_repair_needed", "unknown")
+RUN_STATES = (
+    *("waiting", "delivering", "trial", "awaiting_operator", "verifying"),
+    *("succeeded", "failed", "rolled_back", "canceled"),
+)
 BADGES = ("Current", "Outdated", "Config drift", "Cert repair", "Unknown build")
 
 
@@ -165,13 +169,13 @@ def _line(run: dict[str, Any]) -> str:
 @command.command()
 @click.argument("run_id", required=False)
 @click.option("--node", default="", help="only of this node, by name or id")
-@click.option("--state", default="", help="only those in this state")
+@click.option("--state", type=click.Choice(RUN_STATES), help="only those in this state")
 @click.option("--watch", is_flag=True, help="follow the run until it ends")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 @output_option
 @click.pass_obj
 @guarded
-def runs(settings: Settings, run_id: str | None, watch: bool, limit: int, output: str, **chosen: str) -> None:
+def runs(settings: Settings, run_id: str | None, watch: bool, limit: int, output: str, **chosen: str | None) -> None:
     """List lifecycle runs, newest first, or show the one named."""
     from itertools import islice
 

@@ -31,7 +31,8 @@ def print_lifecycle(found: dict[str, Any]) -> None:
     _pairs([("node", f"{found['name']} ({found['node_id']})"), *((name, agent[name]) for name in _SHOWN)])
     _pairs([("looked at itself", moment(agent["last_probe_at_ms"])), ("next", moment(agent["next_probe_at_ms"]))])
     for each in report["evidence"] if report else ():
-        click.echo(harmless(f"  {each['kind']} {each['name']}: {each['found'] or 'nothing'}, not {each['expected']}"))
+        differs = f"{each['found'] or 'nothing'}, not {each['expected'] or 'nothing'}"
+        click.echo(harmless(f"  {each['kind']} {each['name']}: {differs}"))
     for slot in report["slots"] if report else ():
         click.echo(harmless(f"  slot {slot['version']} {slot['state']}"))
     if found["latest_run"]:

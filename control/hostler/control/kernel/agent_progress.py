@@ -9,6 +9,7 @@ WAITING, DELIVERING, TRIAL = "waiting", "delivering", "trial"
 OPERATOR, VERIFYING = "awaiting_operator", "verifying"
 SUCCEEDED, FAILED, ROLLED_BACK, CANCELED = "succeeded", "failed", "rolled_back", "canceled"
 RUN_ENDED = frozenset({SUCCEEDED, FAILED, ROLLED_BACK, CANCELED})
+RUN_STATES = RUN_ENDED | {WAITING, DELIVERING, TRIAL, OPERATOR, VERIFYING}
 
 NODE_BUSY, NODE_AWAY, IS_DRAINING = "node_busy", "node_away", "draining"
 CORDON_OWNER = "agent-lifecycle"  # whose wish keeps new work from a node while its agent changes

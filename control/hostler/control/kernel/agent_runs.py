@@ -48,7 +48,7 @@ def start(draft: Draft, command: StartAgentRun) -> str:
     open_run = open_run_of(draft, node.node_id)
     if open_run is not None:
         raise error("agent_run_open", f"run {open_run.run_id} of node {node.name} is {open_run.state}")
-    target = command.target_version or agent.desired_version or node.agent_version
+    target = _target(command, how, agent, node)
     back = _check_target(draft, how, agent, node, target)
     run = _row(draft, command, how, node, target, back=back)
     draft.insert(run)
@@ -56,22 +56,37 @@ def start(draft: Draft, command: StartAgentRun) -> str:
         raise error("internal_error", f"{command.scenario} by {command.mode} takes {'a' if how.token else 'no'} token")
     if command.token_id:
         _token(draft, command, node)
+    wanted = target if how.release else agent.desired_version
     draft.update(
         replace(
             agent,
             run_id=run.run_id,
-            desired_version=target,
+            desired_version=wanted,
             delivery_mode=run.mode,
             last_delivery_attempt_ms=draft.now_ms,
             last_delivery_result=run.state,
             last_delivery_correlation_id=run.correlation_id,
         )
     )
-    agent_versions.tell_desired(draft, agent, target)
+    agent_versions.tell_desired(draft, agent, wanted)
     change = made(run_id=run.run_id, mode=run.mode, scenario=run.scenario, to_version=target, token=command.token_id)
     agent_told.run(draft, run, actor=command.actor, action="agent.run.start", change=change)
     draft.agent_nodes[node.node_id] = None
     return run.run_id
+
+
+def _target(command: StartAgentRun, how: Plan, agent: NodeAgentRow, node: NodeRow) -> str:
+    """Where the package stays, the version does: the run would wait in vain for the one that the node should run."""
+    if how.release:
+        return command.target_version or agent.desired_version or node.agent_version
+    if command.target_version not in ("", node.agent_version):
+        raise error(
+            "invalid_request",
+            f"{command.scenario} by {command.mode} leaves version {node.agent_version or 'that lies there'} as it is",
+            pointer="/target_version",
+            hint="name no version here; bring another one afterwards, or by a reimage",
+        )
+    return node.agent_version
 
 
 def _check_target(draft: Draft, how: Plan, agent: NodeAgentRow, node: NodeRow, target: str) -> bool:

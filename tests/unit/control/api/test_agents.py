@@ -90,7 +90,8 @@ async def test_API_15_every_scenario_by_every_mode_is_asked_for_over_http(tmp_pa
         for number, mode in enumerate(MODES):
             node = await api.fleet.enroll(f"gpu-{number}")
             await speaks(api, node)
-            body = {"mode": mode, "scenario": scenario, "target_version": "1.1.0", "safety_policy": "drain"}
+            body = {"mode": mode, "scenario": scenario, "safety_policy": "drain"}
+            body |= {"target_version": "1.1.0"} if PLANS[scenario, mode].release else {}
             answer = await admin.post(path(node), json=body)
             assert answer.status_code == 201, answer.text
             run, how = answer.json()["run"], PLANS[scenario, mode]
@@ -131,7 +132,8 @@ async def test_LC_08_a_host_that_enrols_anew_by_hand_gets_its_token_once(tmp_pat
     async with api_in(tmp_path) as api:
         admin, node = await admin_of(api), await api.fleet.enroll("gpu-1")
         await speaks(api, node)
-        body = {"mode": "manual_install", "scenario": scenario, "target_version": "1.1.0"}
+        body = {"mode": "manual_install", "scenario": scenario}
+        body |= {"target_version": "1.1.0"} if scenario == "bootstrap_install" else {}
         made = (await admin.post(path(node), json=body)).json()
         read_enrolment_token(made["document"]["content"])
         commands = made["run"]["next_action"]["commands"]
@@ -219,6 +221,12 @@ async def test_runs_are_listed_by_page_and_by_state_and_can_be_called_off(tmp_pa
         assert ended.json() == {"run_id": ids[0], "state": "canceled"}
         listed = (await admin.get(f"{ADMIN}/agent-runs", params={"state": "canceled"})).json()["items"]
         assert [(run["run_id"], run["error_message"]) for run in listed] == [(ids[0], "not today")]
+        named = (await admin.get(f"{ADMIN}/agent-runs", params={"node_id": "gpu-1"})).json()["items"]
+        assert [run["run_id"] for run in named] == [ids[1]]
+        for wrong, status in (({"state": "done"}, 422), ({"node_id": "gpu-9"}, 404)):
+            answer = await admin.get(f"{ADMIN}/agent-runs", params=wrong)
+            assert answer.status_code == status, "a mistyped word is no empty list"
+            assert answer.json()["pointer"] == f"/{next(iter(wrong))}"
 
 
 async def test_API_19_LC_06_nodes_are_listed_with_badges_and_the_cards_count_them_all(tmp_path: Path) -> None:

@@ -287,3 +287,23 @@ def test_AL_08_a_host_that_enrols_anew_while_it_is_lent_is_not_lent_again(reclai
     agents.bench.view.put(msgspec.structs.replace(agents.node_row(old), reclaim=reclaim))
     begun(agents, "certificate_repair", "manual_install")
     assert agents.node_row(enrol(agents)).health == "quarantined"
+
+
+@pytest.mark.parametrize("mode", ["manual_install", "rebootstrap"])
+def test_LC_04_PK_06_the_certificate_of_a_node_that_is_behind_is_repaired_without_its_version(mode: str) -> None:
+    """The same package stays: the run waits for no other, and what the node should run is what it was."""
+    agents = Agents()
+    (node,) = agents.nodes
+    agents.channel("stable", NEW)
+    wrong = agents.bench.refusal(start(node, scenario="certificate_repair", mode=mode, target_version=NEW))
+    assert (wrong.code, wrong.pointer) == ("invalid_request", "/target_version")
+    run_id = begun(agents, "certificate_repair", mode, target_version="")
+    assert (agents.of(run_id).target_version, agents.agent().desired_version) == (OLD, NEW)
+    if mode == "manual_install":
+        node = enrol(agents)
+    agents.certify(node)
+    agents.hello(node, OLD, instance_id="enrolled again")
+    agents.renew(node, OLD)
+    agents.end(agents.of(run_id).verify_operation_id)
+    assert agents.of(run_id).state == "succeeded"
+    assert agents.agent(node).desired_version == NEW

@@ -28,6 +28,7 @@ from hostler.control.delivery.host_files import agent_toml
 from hostler.control.delivery.providers import provider_named
 from hostler.control.kernel.agent_commands import CancelAgentRun, SetChannel, SetNodeAgent, StartAgentRun
 from hostler.control.kernel.agent_matrix import PROVIDER, plan
+from hostler.control.kernel.agent_progress import RUN_STATES, WAITING
 from hostler.control.kernel.package_urls import mint
 from hostler.control.store.agent_records import RunView
 from hostler.control.store.apply import EVERYTHING
@@ -129,11 +130,15 @@ def _host(call: Call, run: RunView, node: NodeView, token: Token) -> Host:
 
 
 async def runs(call: Call) -> Page[RunView]:
-    """Newest first."""
+    """Newest first. `node_id` may be a name."""
     chosen = {name: call.query(name) for name in ("node_id", "state", "rollout_id") if call.query(name)}
+    if chosen.get("state", WAITING) not in RUN_STATES:
+        raise error("invalid_request", f"a lifecycle run is never {chosen['state'][:64]!r}", pointer="/state")
     if "node_id" in chosen:
         node = await call.engine.reader.node(chosen["node_id"])
-        chosen["node_id"] = node.node_id if node else chosen["node_id"]
+        if node is None:
+            raise error("not_found", f"there is no node {chosen['node_id'][:64]!r}", pointer="/node_id")
+        chosen["node_id"] = node.node_id
     size = pages.size_of(call.query("page_size"))
     found = await call.engine.reader.agents.runs(chosen, call.query("cursor"), size)
     return Page(tuple(_shown(call, run) for run in found.items), found.next_cursor)
