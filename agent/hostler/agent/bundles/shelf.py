@@ -98,8 +98,8 @@ class Shelf:
     def _take_away(self, tree: Path) -> bool:
         use, gone = beside(tree, USE), beside(tree, GONE)
         with self._uses:
-            if any(held.name != SIZE for held in use.iterdir()):
-                return False
+            if not tree.is_dir() or any(held.name != SIZE for held in use.iterdir()):
+                return False  # another one made room at the same time, or it is in use meanwhile
             tree.rename(gone)
             shutil.rmtree(use, ignore_errors=True)
         place.remove(gone)

@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hostler.agent.bundles import transfer
+from hostler.agent.bundles.shelf import Shelf
 from hostler.base.errors import HostlerError, error
 from support.bundling import PIECE, FakeSource, cache, facts, left
 from support.control import FrozenClock
@@ -146,6 +149,26 @@ async def test_room_is_made_by_what_was_used_longest_ago_and_never_by_what_is_in
     there = {Path(name).name for name in left(tmp_path)}
     assert there == {digests[0], digests[2], digests[3]}
     assert left(tmp_path, ".gone") == left(tmp_path)
+
+
+async def test_two_that_make_room_at_once_take_each_tree_away_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, both = FakeSource(), threading.Barrier(2)
+    kept = cache(tmp_path, source)
+    for number in range(3):
+        await kept.fetch(facts(f"att_{number}"), source.add(padded(CODE, number)))
+        await kept.release(f"att_{number}")
+    look = Shelf._kept
+
+    def look_at_once(shelf: Shelf) -> Iterator[Any]:
+        found = list(look(shelf))
+        both.wait(5)
+        return iter(found)
+
+    monkeypatch.setattr(Shelf, "_kept", look_at_once)
+    gone = await asyncio.gather(*(asyncio.to_thread(kept._shelf.evict, 0) for _ in range(2)))
+    assert (sum(gone), left(tmp_path)) == (3, [])
 
 
 async def test_after_a_restart_what_a_crash_left_goes_and_holds_of_ended_attempts_too(tmp_path: Path) -> None:
