@@ -1,6 +1,7 @@
 """Bundles of a node: one transfer for many tasks, resumed, shared by a project, kept while they are used (JB-08)."""
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -224,3 +225,21 @@ async def test_on_a_full_disk_what_no_task_uses_goes_and_what_is_used_stays(
     monkeypatch.setattr(transfer.Part, "write", full_while_it_is_there)
     await kept.fetch(facts("att_3"), wanted)
     assert {Path(name).name for name in left(tmp_path)} == {used, wanted}
+
+
+@pytest.mark.parametrize("call", ["mkdir", "touch", "rename", "write_text"])
+@pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, "disk_full"), (errno.EROFS, "file_error")])
+async def test_K4_a_disk_that_takes_nothing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, code: str
+) -> None:
+    """Where no inode is left there may be bytes enough."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    source = FakeSource()
+    kept, sha256 = cache(tmp_path, source), source.add(CODE)
+    with monkeypatch.context() as sick:
+        sick.setattr(Path, call, refuse)
+        assert await failure(kept.fetch(facts(), sha256)) == code
+    assert (await kept.fetch(facts(), sha256)).is_dir()
