@@ -21,6 +21,7 @@ from hostler.agent.containers.runtime import ContainerRuntime, Found
 from hostler.agent.containers.settings import LOG_DIR, ContainerSettings
 from hostler.agent.containers.workload import Bundles, TaskServer
 from hostler.agent.host import removal
+from hostler.agent.host.files import write_error
 from hostler.agent.journal.journal import Journal
 from hostler.base.clock import Clock
 from hostler.base.errors import HostlerError, error
@@ -108,12 +109,18 @@ class NodeWorkloads:
         return frozenset[int]().union(*(pids() for pids in asked))
 
     def scratch(self, attempt_uid: str) -> Path:
-        """Its parent lets nobody else of this node in, so a set-user-id file that a task leaves there is of no use."""
+        """Its parent lets nobody else of this node in, so a set-user-id file that a task leaves there is of no use.
+
+        Raises `disk_full`, `file_error`.
+        """
         folder = self._state / "scratch" / attempt_uid
-        for made, mode in ((folder.parent, 0o711), (folder, 0o1777)):
-            made.mkdir(parents=True, exist_ok=True)
-            made.chmod(mode)
-        folder.parent.parent.chmod(0o700)
+        try:
+            for made, mode in ((folder.parent, 0o711), (folder, 0o1777)):
+                made.mkdir(parents=True, exist_ok=True)
+                made.chmod(mode)
+            folder.parent.parent.chmod(0o700)
+        except OSError as err:
+            raise write_error(f"the scratch of {attempt_uid}", err) from err
         return folder
 
     def device_lost(self, attempt_uid: str, node: str) -> None:

@@ -55,5 +55,17 @@ async def test_RN_11_what_a_killed_agent_has_not_cleared_the_next_one_clears(tmp
         await running
 
 
+async def test_K4_a_full_disk_is_no_fault_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Node(tmp_path, FakeRuntime("process"))
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    async with home.agent() as node:
+        monkeypatch.setattr(Path, "chmod", full)
+        await (await home.start(node))
+        assert (await node.task_reports())[-1].error_code == "disk_full"
+
+
 def _refuse(*_: Any, **__: Any) -> None:
     raise OSError(errno.EIO, "the disk is sick")

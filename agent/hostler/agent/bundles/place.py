@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 from hostler.agent.bundles.contract import BundleSettings
+from hostler.agent.host.files import write_error
 from hostler.agent.host.swap import sync_file_system
 from hostler.base.errors import error
 
@@ -22,7 +23,10 @@ def unpack(descriptor: int, scratch: Path, settings: BundleSettings, stop: threa
     from hostler.agent.oci.unpack import PLAIN, Budget, Unpacker
 
     remove(scratch)
-    scratch.mkdir(mode=0o700)
+    try:
+        scratch.mkdir(mode=0o700)
+    except OSError as err:
+        raise write_error(f"the bundle {scratch.stem}", err) from err
     root = os.open(scratch, _FOLDER)
 
     def check() -> None:
@@ -46,17 +50,14 @@ def unpack(descriptor: int, scratch: Path, settings: BundleSettings, stop: threa
 
 
 def put(scratch: Path, tree: Path) -> None:
-    """By one rename, after everything is on disk. Raises `file_error`."""
+    """By one rename, after everything is on disk. Raises `OSError`."""
+    folder = os.open(tree.parent, _FOLDER)
     try:
-        folder = os.open(tree.parent, _FOLDER)
-        try:
-            sync_file_system(folder)
-            scratch.rename(tree)
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as err:
-        raise error("file_error", f"bundle {tree.name} cannot be put in place: {err.strerror}") from err
+        sync_file_system(folder)
+        scratch.rename(tree)
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def remove(path: Path) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hostler.agent.bundles import place
+from hostler.agent.host.files import write_error
 from hostler.base.clock import Clock
 from hostler.base.logs import get_logger
 
@@ -44,21 +45,30 @@ class Shelf:
         return self._folder / project / sha256
 
     def take(self, tree: Path, attempt_uid: str) -> bool:
-        """Into use, before anybody may take it away; → whether it is there."""
+        """Into use, before anybody may take it away; → whether it is there. Raises `disk_full`, `file_error`."""
         use = beside(tree, USE)
         with self._uses:
-            use.mkdir(parents=True, exist_ok=True, mode=0o700)
-            (use / attempt_uid).touch(mode=0o600)
-            self._used(use)
+            try:
+                use.mkdir(parents=True, exist_ok=True, mode=0o700)
+                (use / attempt_uid).touch(mode=0o600)
+                self._used(use)
+            except OSError as err:
+                raise write_error(f"the bundle {tree.name}", err) from err
             return tree.is_dir()
 
     def put(self, tree: Path, size: int) -> None:
-        """What was unpacked beside it becomes the tree; the transfer has done its work."""
+        """What was unpacked beside it becomes the tree; the transfer has done its work.
+
+        Raises `disk_full`, `file_error`.
+        """
         use = beside(tree, USE)
-        (use / SIZE).write_text(str(size))
-        place.put(beside(tree, NEW), tree)
-        beside(tree, PART).unlink(missing_ok=True)
-        self._used(use)
+        try:
+            (use / SIZE).write_text(str(size))
+            place.put(beside(tree, NEW), tree)
+            beside(tree, PART).unlink(missing_ok=True)
+            self._used(use)
+        except OSError as err:
+            raise write_error(f"the bundle {tree.name}", err) from err
         _log.info("bundle.unpacked", sha256=tree.name, bytes=size)
 
     def release(self, ends: Callable[[str], bool]) -> None:
@@ -98,8 +108,8 @@ class Shelf:
     def _take_away(self, tree: Path) -> bool:
         use, gone = beside(tree, USE), beside(tree, GONE)
         with self._uses:
-            if any(held.name != SIZE for held in use.iterdir()):
-                return False
+            if not tree.is_dir() or any(held.name != SIZE for held in use.iterdir()):
+                return False  # another one made room at the same time, or it is in use meanwhile
             tree.rename(gone)
             shutil.rmtree(use, ignore_errors=True)
         place.remove(gone)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hostler.agent.bundles.contract import BundleSettings, Source
 from hostler.agent.fetch.budget import Budget
+from hostler.agent.host.files import write_error
 from hostler.base.digest import same_digest
 from hostler.base.errors import HostlerError, error
 
@@ -33,7 +34,7 @@ class Part:
                 self._digest.update(data)
                 self.offset += len(data)
         except OSError as err:
-            raise error("file_error", f"{path.name} cannot be read: {err.strerror}") from err
+            raise write_error(f"the bundle {path.stem}", err) from err
 
     @property
     def sha256(self) -> str:
@@ -49,7 +50,7 @@ class Part:
             while rest:
                 rest = rest[os.write(self.descriptor, rest) :]
         except OSError as err:
-            raise error("file_error", f"{self._path.name} cannot be written: {err.strerror}") from err
+            raise write_error(f"the bundle {self._path.stem}", err) from err
         self._digest.update(data)
         self.offset += len(data)
 

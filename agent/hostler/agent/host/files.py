@@ -191,7 +191,7 @@ class Files:
         except FileNotFoundError as err:
             raise error("file_error", f"the directory of {path} does not exist") from err
         except OSError as err:
-            raise _write_error(path, err) from err
+            raise write_error(path, err) from err
         return msgspec.structs.replace(_info(path, status), sha256=hashlib.sha256(content).hexdigest())
 
     def _still_there(self, path: str, directory: int) -> None:
@@ -319,7 +319,8 @@ def _fill(fd: int, content: bytes, mode: int, uid: int, gid: int) -> None:
     os.fsync(fd)
 
 
-def _write_error(path: str, err: OSError) -> HostlerError:
+def write_error(path: str, err: OSError) -> HostlerError:
+    """`disk_full`, `file_error`."""
     if err.errno in (errno.ENOSPC, errno.EDQUOT):
         return error("disk_full", f"there is no room to write {path}")
     return error("file_error", f"{path} cannot be written: {err.strerror}")

@@ -10,7 +10,7 @@ from hostler.agent.taskapi.calls import Calls, Reply
 from hostler.base.clock import Clock
 from hostler.base.errors import HostlerError
 
-_KEPT_LISTS = 64
+_KEPT_LISTS, _KEPT_BYTES = 64, 2 << 20  # the newest whatever its length
 _STALE_S = 900.0  # a list that is older helps nobody
 _PROGRESS_EVERY_S = 0.5
 
@@ -76,9 +76,14 @@ class Session:
         if reply.status == 200:
             self._lists[key] = self._clock.monotonic(), reply.body
             self._lists.move_to_end(key)
-            while len(self._lists) > _KEPT_LISTS:
-                self._lists.popitem(last=False)
+            self._forget()
         return reply, 0.0
+
+    def _forget(self) -> None:
+        """A task chooses for what it asks, and what its own endpoints say: the oldest lists go."""
+        size = sum(len(body) for _, body in self._lists.values())
+        while len(self._lists) > _KEPT_LISTS or (size > _KEPT_BYTES and len(self._lists) > 1):
+            size -= len(self._lists.popitem(last=False)[1][1])
 
     def _still_leased(self, body: bytes) -> bytes:
         listed, now_ms = msgspec.json.decode(body), self._clock.now_ms()

@@ -1,13 +1,17 @@
 """Bundles of a node: one transfer for many tasks, resumed, shared by a project, kept while they are used (JB-08)."""
 
 import asyncio
+import errno
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hostler.agent.bundles import transfer
+from hostler.agent.bundles.shelf import Shelf
 from hostler.base.errors import HostlerError, error
 from support.bundling import PIECE, FakeSource, cache, facts, left
 from support.control import FrozenClock
@@ -148,6 +152,26 @@ async def test_room_is_made_by_what_was_used_longest_ago_and_never_by_what_is_in
     assert left(tmp_path, ".gone") == left(tmp_path)
 
 
+async def test_two_that_make_room_at_once_take_each_tree_away_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, both = FakeSource(), threading.Barrier(2)
+    kept = cache(tmp_path, source)
+    for number in range(3):
+        await kept.fetch(facts(f"att_{number}"), source.add(padded(CODE, number)))
+        await kept.release(f"att_{number}")
+    look = Shelf._kept
+
+    def look_at_once(shelf: Shelf) -> Iterator[Any]:
+        found = list(look(shelf))
+        both.wait(5)
+        return iter(found)
+
+    monkeypatch.setattr(Shelf, "_kept", look_at_once)
+    gone = await asyncio.gather(*(asyncio.to_thread(kept._shelf.evict, 0) for _ in range(2)))
+    assert (sum(gone), left(tmp_path)) == (3, [])
+
+
 async def test_after_a_restart_what_a_crash_left_goes_and_holds_of_ended_attempts_too(tmp_path: Path) -> None:
     clock, source = FrozenClock(), FakeSource()
     sha256, other = source.add(CODE), source.add(padded(CODE, 1))
@@ -201,3 +225,21 @@ async def test_on_a_full_disk_what_no_task_uses_goes_and_what_is_used_stays(
     monkeypatch.setattr(transfer.Part, "write", full_while_it_is_there)
     await kept.fetch(facts("att_3"), wanted)
     assert {Path(name).name for name in left(tmp_path)} == {used, wanted}
+
+
+@pytest.mark.parametrize("call", ["mkdir", "touch", "rename", "write_text"])
+@pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, "disk_full"), (errno.EROFS, "file_error")])
+async def test_K4_a_disk_that_takes_nothing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, code: str
+) -> None:
+    """Where no inode is left there may be bytes enough."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    source = FakeSource()
+    kept, sha256 = cache(tmp_path, source), source.add(CODE)
+    with monkeypatch.context() as sick:
+        sick.setattr(Path, call, refuse)
+        assert await failure(kept.fetch(facts(), sha256)) == code
+    assert (await kept.fetch(facts(), sha256)).is_dir()

@@ -108,6 +108,27 @@ async def test_lists_are_served_while_the_control_plane_is_away_but_not_for_ever
         assert (await api.http.get("/v1/endpoints", params={"job": "/ann/other"})).status_code == 503
 
 
+async def test_N1_lists_are_kept_as_long_as_they_are_few_and_small() -> None:
+    async with served() as api:
+
+        async def kept(job: str) -> bool:
+            return bool((await api.http.get("/v1/endpoints", params={"job": job})).status_code == 200)
+
+        async def ask(*jobs: str, characters: int) -> None:
+            items = [ITEM | {"metadata": {"m": "x" * characters}}]
+            api.calls.away, api.calls.answers["endpoints.list"] = False, {"namespace": "/ann/train", "items": items}
+            assert all([await kept(job) for job in jobs])
+            api.calls.away = True
+
+        await ask("/a/1", "/a/2", characters=10)
+        assert await kept("/a/1")
+        assert await kept("/a/2")
+        await ask("/a/3", "/a/4", "/a/5", characters=900_000)
+        assert [await kept(f"/a/{number}") for number in range(1, 6)] == [False, False, False, True, True]
+        await ask("/a/6", characters=3_000_000)
+        assert [await kept(f"/a/{number}") for number in range(1, 7)] == [False] * 5 + [True]
+
+
 async def test_what_the_control_plane_refuses_is_passed_on_with_when_to_come_back() -> None:
     async with served() as api:
         api.calls.status, api.calls.answers["jobs.show"] = 429, {"error_code": "rate_limited"}
