@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import click
 
-from hostler.cli.agents_show import print_lifecycle, print_run, run_rows
+from hostler.cli.agents_show import SAFETY, SAFETY_HELP, print_lifecycle, print_run, run_rows
 from hostler.cli.client import Client, quoted
 from hostler.cli.output import (
     EXIT_REFUSED,
@@ -24,6 +24,7 @@ ADMIN = "/api/v1/admin"
 RUNS = f"{ADMIN}/agent-runs"
 MODES = ("rebootstrap", "manual_install", "reimage")
 SCENARIOS = ("in_place_upgrade", "repair_reinstall", "drift_reconcile", "certificate_repair", "bootstrap_install")
+_MODE_HELP = "the node changes itself; you type what is printed; or the host is installed anew"
 DRIFTS = ("in_sync", "version_drift", "config_drift", "certificate_only_repair_needed", "unknown")
 RUN_STATES = (
     *("waiting", "delivering", "trial", "awaiting_operator", "verifying"),
@@ -89,9 +90,11 @@ def show(settings: Settings, node: str, output: str) -> None:
 @command.command()
 @click.argument("node")
 @click.option("--to", "version", default="", help="version to bring [the one that the node should run]")
-@click.option("--mode", type=click.Choice(MODES), default="rebootstrap", show_default=True)
-@click.option("--scenario", type=click.Choice(SCENARIOS), default="in_place_upgrade", show_default=True)
-@click.option("--safety", type=click.Choice(["idle", "drain", "force"]), default="idle", show_default=True)
+@click.option("--mode", type=click.Choice(MODES), default=MODES[0], show_default=True, help=_MODE_HELP)
+@click.option(
+    "--scenario", type=click.Choice(SCENARIOS), default=SCENARIOS[0], show_default=True, help="what it is for"
+)
+@click.option("--safety", type=click.Choice(SAFETY), default=SAFETY[0], show_default=True, help=SAFETY_HELP)
 @click.option("--provider", default="", help="for a reimage: cloud-init or maas [cloud-init]")
 @click.option("--timeout-minutes", type=click.IntRange(1, 129_600), help="how long it may take in all")
 @click.option("--file", "-o", "target", type=click.Path(path_type=Path), help="write the document here, mode 0600")
@@ -171,7 +174,7 @@ def _line(run: dict[str, Any]) -> str:
 @click.option("--node", default="", help="only of this node, by name or id")
 @click.option("--state", type=click.Choice(RUN_STATES), help="only those in this state")
 @click.option("--watch", is_flag=True, help="follow the run until it ends")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="how many at most")
 @output_option
 @click.pass_obj
 @guarded

@@ -1,4 +1,4 @@
-"""How an agent and a lifecycle run are printed."""
+"""How an agent and a lifecycle run are printed, and when a node may change."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -8,6 +8,8 @@ import click
 
 from hostler.cli.output import harmless
 
+SAFETY = ("idle", "drain", "force")
+SAFETY_HELP = "when the node may change: once nothing runs there; the same, and nothing new comes meanwhile; or now"
 _SHOWN = (
     "badge",
     "reported_agent_version",

@@ -8,6 +8,7 @@ import click
 
 from hostler.cli import operations_api as api
 from hostler.cli import rollouts_show as shown
+from hostler.cli.agents_show import SAFETY, SAFETY_HELP
 from hostler.cli.client import Client, quoted
 from hostler.cli.output import EXIT_REFUSED, guarded, output_option, print_done, print_json, table
 from hostler.cli.settings import Settings
@@ -23,6 +24,7 @@ STATES = [
     "aborted",
     "rolled_back",
 ]
+_APPROVAL_HELP = "before which waves a person is asked: none, the first after the canary, or each  [none]"
 NODE_STATES = ["pending", "running", "soaking", "rolling_back", "succeeded", "failed", "rolled_back", "skipped"]
 
 
@@ -47,8 +49,8 @@ def _one(rollout_id: str, action: str = "") -> str:
 @click.option("--max-failures", type=int, help="so many in all pause it  [1]")
 @click.option("--soak-seconds", type=int, help="how long a finished wave is watched  [60]")
 @click.option("--timeout-seconds", "run_timeout_seconds", type=int, help="for one node, waiting included  [3600]")
-@click.option("--safety", "safety_policy", type=click.Choice(["idle", "drain", "force"]), help="[drain]")
-@click.option("--approval", type=click.Choice(["none", "after_canary", "each_wave"]), help="[none]")
+@click.option("--safety", "safety_policy", type=click.Choice(SAFETY), help=f"{SAFETY_HELP}  [drain]")
+@click.option("--approval", type=click.Choice(["none", "after_canary", "each_wave"]), help=_APPROVAL_HELP)
 @click.option("--auto-rollback/--no-auto-rollback", default=None, help="when it pauses by itself  [on]")
 @click.option("--dry-run", is_flag=True, help="show the waves and make nothing")
 @click.option("--watch/--no-watch", "follow", default=False, help="follow until it is over or waits for a person")
@@ -85,8 +87,8 @@ def _split(given: tuple[str, ...]) -> list[str]:
 
 
 @command.command(name="list")
-@click.option("--state", type=click.Choice(STATES))
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--state", type=click.Choice(STATES), help="only those in this state")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="how many at most")
 @output_option
 @click.pass_obj
 @guarded

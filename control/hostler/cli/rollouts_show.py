@@ -7,11 +7,13 @@ from typing import Any
 
 import click
 
+from hostler.base.errors import HostlerError
 from hostler.cli.agents_show import moment
 from hostler.cli.output import literal, styled, table
 
 OVER = frozenset({"succeeded", "failed", "aborted", "rolled_back"})
 _EVERY_S = 1.0
+_MOST_MISSED = 30  # answers in a row
 _BAR = 12
 _WAITS = {
     "node_away": "is away",
@@ -202,9 +204,22 @@ def _in_lines(ask: Callable[[], dict[str, Any]], *, stay: bool) -> dict[str, Any
 def _until_still(
     ask: Callable[[], dict[str, Any]], say: Callable[[dict[str, Any]], None], *, stay: bool
 ) -> dict[str, Any]:
+    found = ask()
     while True:
-        found = ask()
         say(found)
         if found["finished_at_ms"] or (waits_for_a_person(found) and not stay):
             return found
         time.sleep(_EVERY_S)
+        found = _again(ask)
+
+
+def _again(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """A control plane that starts anew is away for a while, and the rollout goes on."""
+    for _ in range(_MOST_MISSED):
+        try:
+            return ask()
+        except HostlerError as err:
+            if err.code != "controller_unreachable":
+                raise
+            time.sleep(_EVERY_S)
+    return ask()

@@ -39,6 +39,19 @@ def test_every_command_has_help_that_says_something(path: tuple[str, ...]) -> No
     assert not described.startswith("Options")
 
 
+@pytest.mark.parametrize(
+    "path", [path for path in commands() if path[0] in ("agents", "releases", "rollouts")], ids=" ".join
+)
+def test_every_option_about_agents_says_what_it_is_for(path: tuple[str, ...]) -> None:
+    command: click.Command | None = main
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), name)
+    assert command is not None
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    assert [each.opts for each in options if not (each.help or "").partition("[")[0]] == []
+
+
 def test_help_comes_without_loading_what_it_does_not_need() -> None:
     code = (
         "import sys\nfrom hostler.cli.main import main\n"
