@@ -20,7 +20,7 @@ from hostler.pki.trust import TrustStore
 from hostler.pki.trust_files import load_trust
 from hostler.v1 import node_pb2, node_pb2_grpc
 from support.fake_node import FakeNode
-from support.hosts import AGENT, Host
+from support.hosts import Host
 from support.maas import AUTHORIZATION, open_maas
 from support.reimaging import INSTALLER, Run, Site, documented, open_site
 
@@ -123,17 +123,25 @@ def check_no_copy_is_readable(host: Host, run: Run) -> None:
     assert {path for path, (mode, owner) in modes.items() if int(mode, 8) & 0o077 or owner != "root"} == set()
 
 
-def test_I5_a_second_host_with_the_same_document_is_an_alarm_and_enrols_nobody(site: Site) -> None:
+def test_I5_a_second_host_with_the_same_document_is_given_nothing_and_its_token_is_an_alarm(site: Site) -> None:
+    """The package's address has ended with the run; whoever has the agent already is told by the token."""
     need_slow(SLOW)
     version = site.publish()
     run = site.started("n1", version)
     site.install("n1", run.user_data)
     node = check_ended_well(site, run, version)
     twin = site.install("n1", run.user_data)
-    twin.until(lambda: "enrolment_token_used" in said(twin, AGENT), "nobody refused it", LIMIT_S)
+    twin.until(lambda: "package_url_expired" in said(twin), "nobody refused it", LIMIT_S)
+    twin.booted()
+    check_nothing_installed(twin)
+    site.house.configure("thief")
+    home = site.house.home / "thief"
+    (home / "token").write_text(run.token)
+    (home / "token").chmod(0o600)
+    with pytest.raises(AssertionError, match="enrolment_token_used"):
+        site.house.do("hostler-agent", "enroll", "--config", f"{home}/agent.toml", "--token-file", f"{home}/token")
     (alarm,) = site.events("node.enrolment_token_reused")
     assert alarm["node_id"] == node["node_id"]
-    assert not twin.exists(f"{IDENTITY}/node.json")
     assert site.house.node("n1")["node_id"] == node["node_id"]
 
 
