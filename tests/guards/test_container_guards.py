@@ -124,7 +124,7 @@ GUARDS: dict[str, tuple[Guard, str]] = {
         Guard("hostler.agent.oci.intake", "if waited and (image := await self._present(name, found)):", "if False:"),
         f"{PRIVATE}::test_RN_06_tasks_that_want_one_image_at_once_fetch_it_once",
     ),
-    "A7_its_yes_before_the_start": (Guard(TASK, "await self._or_stopped(_result(allowed))", "pass"), CACHED),
+    "A7_its_yes_before_the_start": (Guard(TASK, "await self._or_stopped(outcome_of(allowed))", "pass"), CACHED),
     "A7_what_was_not_started_is_asked_for": (
         Guard(TASK, "(main is not None and main.state is not State.CREATED)", "main is not None"),
         CACHED,

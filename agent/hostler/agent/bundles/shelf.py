@@ -108,8 +108,10 @@ class Shelf:
     def _take_away(self, tree: Path) -> bool:
         use, gone = beside(tree, USE), beside(tree, GONE)
         with self._uses:
-            if not tree.is_dir() or any(held.name != SIZE for held in use.iterdir()):
-                return False  # another one made room at the same time, or it is in use meanwhile
+            if not tree.is_dir():
+                return False  # another one made room at the same time
+            if any(held.name != SIZE for held in use.iterdir()):
+                return False
             tree.rename(gone)
             shutil.rmtree(use, ignore_errors=True)
         place.remove(gone)

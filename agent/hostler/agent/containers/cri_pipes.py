@@ -18,6 +18,7 @@ from typing import NamedTuple
 from hostler.agent.containers.cri_noted import STREAMS, pipe_of
 
 _PIECE = 64 * 1024  # a record of it is shorter than any that a reader of logs takes
+_MOST = 128 << 20  # of a log that nobody turns away, because its agent is down: the agent itself does so far earlier
 _HOLDING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -115,7 +116,8 @@ class Pipes:
 def append(log: Path, stream: str, data: bytes) -> None:
     """Records of CRI in one piece; nothing where the log's directory is gone, because nobody will ask for it.
 
-    By its name each time: whoever has turned the log away finds that it was left once there is a new one.
+    By its name each time: whoever has turned the log away finds that it was left once there is a new one. One that has
+    grown too long is turned away here: a task fills no disk while its agent is down.
     """
     now_ns = time.time_ns()
     second = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ns // 1_000_000_000))
@@ -129,6 +131,8 @@ def append(log: Path, stream: str, data: bytes) -> None:
             before = os.fstat(fd).st_size
             if os.write(fd, records) != len(records):
                 os.ftruncate(fd, before)  # half a record would spoil the next one
+            if before > _MOST:
+                log.rename(log.with_name(log.name + ".1"))
         finally:
             os.close(fd)
 

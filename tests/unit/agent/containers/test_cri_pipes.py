@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hostler.agent.containers import cri_pipes
 from hostler.agent.containers.cri_logs import LogReader
 from hostler.agent.containers.cri_noted import Notes
 from hostler.agent.containers.cri_pipes import Pipes, append, give_back
@@ -181,3 +182,21 @@ def test_K3_old_pipes_are_cleared_away_unless_a_shim_has_them_open(tmp_path: Pat
     Notes(tmp_path).forget_old(10**12)
     os.close(shim)
     assert [path.name for path in tmp_path.iterdir()] == ["b.stdout"]
+
+
+def test_A5_a_log_that_no_agent_turns_away_is_turned_away_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task may write for as long as its agent is down; the last of it can be read."""
+    monkeypatch.setattr(cri_pipes, "_MOST", 10_000)
+    log = tmp_path / "c.log"
+    for number in range(500):
+        append(log, "stdout", f"{number} {'x' * 1000}\n".encode())
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 30_000
+    reader = LogReader(log)
+    told: list[int] = []
+    while lines := reader.read():
+        told += [int(line.text.split()[0]) for line in lines]
+    reader.close()
+    assert told == list(range(told[0], 500))
+    assert len(told) >= 10
