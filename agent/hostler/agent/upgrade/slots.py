@@ -218,6 +218,8 @@ def prune(places: Places, keep: frozenset[str]) -> tuple[str, ...]:
     gone = [name for name in names if name not in kept and not name.endswith(_MARKS)]
     for name in gone:
         shutil.rmtree(places.slots / name, ignore_errors=True)
+        with contextlib.suppress(OSError):  # a file that was cut off while it was written
+            (places.slots / name).unlink(missing_ok=True)
     left = {one.name for one in every(places)}
     tidy = msgspec.structs.replace(
         book,

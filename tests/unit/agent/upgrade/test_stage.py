@@ -236,10 +236,13 @@ def test_what_a_killed_stage_left_is_cleared_and_never_taken_for_a_slot(node: No
     left = node.places.slots / f".new-1.1.0-{COMMIT[:8]}"
     left.mkdir()
     (left / "manifest.json").write_text("half")
+    half = node.places.slots / f".1.1.0-{COMMIT[:8]}.ready.json.77.new"
+    half.write_text("half")
     node.places.fetched.joinpath(f"{wanted.sha256}.deb").write_bytes(b"half")
     assert slots.every(node.places)[1:] == ()
     assert node.stage(wanted).changed
     assert not left.exists()
+    assert not half.exists()
 
 
 def test_A5_packages_that_nobody_fetches_to_the_end_do_not_fill_the_disk(node: Node) -> None:
