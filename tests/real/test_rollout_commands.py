@@ -199,8 +199,7 @@ def test_LC_16_API_20_a_bad_version_is_told_tried_once_more_and_aborted(desk: De
         assert typed.wait(150) == 1
     said = (tmp_path / "said").read_text()
     (rollout_id,) = set(re.findall(r"rol_\w+", said))
-    assert "node n1 (version_reported): version" in said
-    assert "3 starts of it failed" in said
+    assert re.search(r"node n1 \(version_reported\): .*3 starts of it failed", said)  # by its report or by its task
     assert f"next: hostler rollouts resume {rollout_id} [--retry-failed], or: hostler rollouts abort" in said
     assert f"{rollout_id} is running" in desk.typed("resume", rollout_id, "--retry-failed", "--reason", "to be sure")
     assert desk.still(rollout_id)["state"] == "paused"
