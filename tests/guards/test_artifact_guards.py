@@ -15,6 +15,7 @@ SOURCES, KEPT = "tests/unit/agent/steps/test_artifact_sources.py", "tests/unit/c
 
 GUARDS: dict[str, tuple[Guard, str]] = {
     "A6_parent": (Guard(NAMES, 'if ".." in parts:', "if False:"), ARCHIVES),
+    "A6_depth": (Guard(NAMES, "if len(parts) > MAX_DEPTH:", "if False:"), ARCHIVES),
     "A6_our_names": (Guard(NAMES, "if part.startswith(OURS):", "if False:"), ARCHIVES),
     "A6_alike": (Guard(NAMES, "if spelled != name:", "if False:"), ARCHIVES),
     "A6_link_out": (Guard(NAMES, "if depth < 0:", "if False:"), ARCHIVES),

@@ -165,6 +165,14 @@ GUARDS: dict[str, tuple[Guard, str]] = {
     "EF_05_fence": (Guard(WATCH, "if silent >= self._params.fence_seconds:", "if False:"), f"{RUN}::{FENCE}"),
     "EF_05_only_who_asked": (Guard(WATCH, 'if self._params.fence == "hard":', "if True:"), f"{RUN}::{FENCE}"),
     "K3_silence_stops_nothing": (Guard(WORKLOADS, "        return self._was_heard()", "        return True"), ORPHANS),
+    "K3_silence_clears_nothing": (
+        Guard(WORKLOADS, " if self._was_heard() else set()", ""),
+        "tests/unit/agent/test_workloads_clear.py::test_RN_11_what_a_killed_agent_has_not_cleared_the_next_one_clears",
+    ),
+    "RN_11_what_is_open_stays": (
+        Guard(WORKLOADS, "        left -= self._journal.open_attempts()", "        left -= set()"),
+        "tests/unit/agent/test_workloads_clear.py::test_RN_11_what_a_killed_agent_has_not_cleared_the_next_one_clears",
+    ),
     "K3_grace": (Guard(WORKLOADS, ">= self.settings.orphan_grace_seconds", ">= 0"), ORPHANS),
     "RN_11_scratch_is_closed": (
         Guard(WORKLOADS, "        folder.parent.parent.chmod(0o700)", "        pass"),
