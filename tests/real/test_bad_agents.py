@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conftest import need_slow
-from support.bad_agents import KINDS, bad_package, good_package
+from support.agent_packages import KINDS, version_of
 from support.hosts import AGENT, CONTAINERS, SESSION, Bed, open_hosts
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300), pytest.mark.xdist_group("machines")]
@@ -27,7 +27,7 @@ def bed() -> Iterator[Bed]:
     need_slow("five bad agents take a minute")
     with open_hosts(len(KINDS), settings=CONTAINERS, minters=lambda home: "certificate_seconds = 60\n") as made:
         for name, kind in zip(made.names, sorted(KINDS), strict=True):
-            made[name].put("/root/next.deb", bad_package(kind, VERSION))
+            made[name].put("/root/next.deb", version_of(VERSION, kind))
             made[name].run("systemd-run", "--unit=upgrade", "dpkg", "-i", "/root/next.deb")
         yield made
 
@@ -75,7 +75,7 @@ def test_U1_one_cannot_renew(bed: Bed) -> None:
 def test_U1_a_good_one_puts_them_all_right_again(bed: Bed) -> None:
     for name in bed.names:
         bed[name].run("systemctl", "stop", "upgrade.service", status=None)  # one still waits for what hangs
-        bed[name].put("/root/good.deb", good_package("0.8.1"))
+        bed[name].put("/root/good.deb", version_of("0.8.1"))
         bed[name].run("systemd-run", "--unit=repair", "dpkg", "-i", "/root/good.deb")
     for name in bed.names:
         good = lambda n=name: bed.house.node(n)["agent_version"] == "0.8.1"  # noqa: E731

@@ -18,7 +18,7 @@ from hostler.agent.upgrade.unpack import unpack
 from hostler.base.digest import sha256_hex
 from hostler.base.version import __version__
 from hostler.pki.deb import inspect
-from support.agent_releases import version_of
+from support.agent_packages import version_of
 from support.archive import SUITE, Archive
 from support.debs import ALL, BOOKWORM, NUMBERS, TRIXIE, build, built, need_suite
 from support.installed import Installed

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from conftest import need_slow
+from support.agent_packages import version_of
 from support.agent_releases import CA, open_releases
-from support.bad_agents import good_package
 from support.debs import NUMBERS, need_suite
 from support.hosts import AGENT, SESSION, Busy, open_hosts
 from support.updating import ACTIVATE, BASE, LIMIT_S, ROLLBACK, SHORT_S, STAGE, TRIAL, Updater
@@ -248,7 +248,7 @@ def test_LC_13_PG_03_an_installation_by_dpkg_wins_over_every_slot_and_a_purge_le
         activated = updater.staged()
         updater.kept(activated, updater.activate(activated))
     identity = host.read("/var/lib/hostler/identity/node.json")
-    host.put("/root/next.deb", good_package(version, updater.bed.suite))  # with its maintainer scripts
+    host.put("/root/next.deb", version_of(version, suite=updater.bed.suite))  # with its maintainer scripts
     host.run("systemd-run", "--wait", "--unit=install", "dpkg", "-i", "/root/next.deb", timeout_s=240)
     updater.runs = version
     updater.check_one_agent(version)

@@ -5,16 +5,9 @@ with open_releases(bed) as releases:
     bed.house.submit("agent.upgrade.stage@v1", releases.inputs("0.2.0"), nodes=("n1",))
 """
 
-import atexit
-import copy
-import functools
 import hashlib
-import io
-import lzma
-import shutil
 import ssl
 import subprocess
-import tarfile
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -23,96 +16,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from hostler.base.digest import canonical_json
-from hostler.base.version import __version__
 from hostler.cli.demo_files import program
-from hostler.pki.manifest import HOME, MANIFEST, parse_manifest
 from hostler.pki.releases import pack_metadata
-from support.bad_agents import KINDS, Change
+from support.agent_packages import Change
 from support.certs import make_server_certs
-from support.debs import BOOKWORM, built
 from support.hosts import AGENT, Bed
-from support.releases import ar, file_entry, tar
 
 CA, TOML = "/etc/hostler/packages-ca.pem", "/etc/hostler/agent.toml"
-Members = dict[str, tuple[tarfile.TarInfo, bytes]]
-
-
-def version_of(version: str, kind: str = "", suite: str = BOOKWORM) -> Path:
-    """A package of this checkout under another version, with one thing wrong where `kind` names it; its manifest fits.
-
-    Kept until this process ends. Made in memory: dpkg takes ten times as long,
-    and takes no PAX headers.
-    """
-    return _made(version, kind, suite)
-
-
-@functools.cache
-def _made(version: str, kind: str, suite: str) -> Path:
-    members, about, name = _built(suite)
-    changes = [Change("hostler/base/version.py", f'"{__version__}"', f'"{version}"'), *([KINDS[kind]] if kind else [])]
-    changed = {}
-    for path, (_, data) in members.items():
-        for change in changes:
-            if path.endswith(f"/site-packages/{change.file}"):
-                changed[path] = change.done((changed.get(path) or data).decode()).encode()
-    assert len(changed) == len({change.file for change in changes})
-    manifest = f"./{HOME}/{MANIFEST}"
-    changed[manifest] = _restamped(members[manifest][1], version, changed)
-    whole = [(_sized(info, changed.get(path, data)), changed.get(path, data)) for path, (info, data) in members.items()]
-    fields = Change("control", f"Version: {__version__}-", f"Version: {version}-").done(about["./control"][1].decode())
-    scripts = [entry for path, entry in about.items() if path not in ("./control", "./md5sums")]
-    packed = [
-        _xz(tar([file_entry("./control", fields.encode()), *scripts], format=tarfile.GNU_FORMAT)),
-        _xz(tar(whole, format=tarfile.GNU_FORMAT)),
-    ]
-    place = Path(tempfile.mkdtemp(prefix="hostler-version-"))
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
-    package = place / name.replace(__version__, version)
-    package.write_bytes(ar([("debian-binary", b"2.0\n"), ("control.tar.xz", packed[0]), ("data.tar.xz", packed[1])]))
-    return package
-
-
-@functools.cache
-def _built(suite: str) -> tuple[Members, Members, str]:
-    """Files of the package of this checkout, those that are about it (its scripts, too), and its name."""
-    source = built("hostler-agent", suite=suite)
-    tree, control = (_dpkg(word, str(source)) for word in ("--fsys-tarfile", "--ctrl-tarfile"))
-    return _members(tree), _members(control), source.name
-
-
-def _members(data: bytes) -> Members:
-    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        return {info.name: (info, _content(archive, info)) for info in archive}
-
-
-def _content(archive: tarfile.TarFile, info: tarfile.TarInfo) -> bytes:
-    file = archive.extractfile(info) if info.isfile() else None
-    return file.read() if file else b""
-
-
-def _sized(info: tarfile.TarInfo, data: bytes) -> tarfile.TarInfo:
-    made = copy.copy(info)
-    made.size = len(data)
-    return made
-
-
-def _restamped(manifest: bytes, version: str, changed: dict[str, bytes]) -> bytes:
-    said = parse_manifest(manifest)
-    fresh = {path.removeprefix(f"./{HOME}/"): hashlib.sha256(data).hexdigest() for path, data in changed.items()}
-    return canonical_json(msgspec.to_builtins(msgspec.structs.replace(said, version=version, files=said.files | fresh)))
-
-
-def _xz(data: bytes) -> bytes:
-    return lzma.compress(data, preset=0)
-
-
-def _dpkg(*words: str) -> bytes:
-    done = subprocess.run(["dpkg-deb", *words], capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def do_releases(*words: str) -> None:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from support.agent_packages import Change
 from support.agent_releases import CA, TOML, do_releases
-from support.bad_agents import Change
 from support.certs import ServerCerts, make_server_certs
 from support.hosts import AGENT, Bed
 

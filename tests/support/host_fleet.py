@@ -17,7 +17,7 @@ import yaml
 
 from hostler.cli.client import Client
 from hostler.cli.settings import Settings
-from support.agent_releases import version_of
+from support.agent_packages import version_of
 from support.delivery import Delivery, open_delivery
 from support.hosts import NOOP, Bed, open_hosts
 from support.house import FINAL, PROJECT

@@ -39,7 +39,7 @@ What there is
 How it is made
     The package is built once a run and installed once, as an image is made; every host lies over that with a disk of
     its own, a file with ext4 on a loop device. An upgrade in a host is `dpkg -i`, or whatever a test does;
-    `support.bad_agents` has packages of other versions, good and bad.
+    `support.agent_packages` has packages of other versions, good and bad.
     Enrolment is the agent's own at its first start, from /etc/hostler/enrol.token.
     Machines, mounts and loop devices end with this process however it ends. The bridge and the directory of a killed
     run are removed by the next. Any number of runs may go on at once (`support.places`).

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from support.agent_releases import version_of
+from support.agent_packages import version_of
 from support.delivery import Delivery, open_delivery
 from support.front import ENROL, NODE
 from support.host import Host

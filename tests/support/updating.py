@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 
 from hostler.pki.releases import version_key
-from support.agent_releases import TOML, Releases, version_of
+from support.agent_packages import version_of
+from support.agent_releases import TOML, Releases
 from support.debs import NUMBERS
 from support.hosts import AGENT, Bed, Host
 from support.house import FINAL
