@@ -18,9 +18,11 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def remove(path: Path) -> None:
     """A tree in a directory of root's alone; nothing there is success. Blocking. Raises `busy`, `file_error`."""
     try:
-        above = os.open(path.parent, _DIRECTORY)
-    except FileNotFoundError:
+        above = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
         return
+    except OSError as err:
+        raise error("file_error", f"{path} cannot be removed: {err.strerror}") from err
     try:
         remove_at(above, path.name, str(path))
     finally:

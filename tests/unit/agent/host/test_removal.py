@@ -30,6 +30,23 @@ def test_a_link_goes_and_what_it_leads_to_stays(tmp_path: Path) -> None:
     assert (kept / "file").exists()
 
 
+@pytest.mark.parametrize("target", ["file", "nowhere", "there"])
+def test_J5_what_somebody_planted_above_it_ends_no_agent(tmp_path: Path, target: str) -> None:
+    """Such as in /dev/shm, where everybody may be first. A directory that root has moved elsewhere is as good."""
+    (tmp_path / "file").touch()
+    (tmp_path / "there/tree/below").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / target)
+    remove(tmp_path / "link/tree")
+    assert (tmp_path / "there/tree").exists() == (target != "there")
+
+
+def test_J5_a_link_to_itself_is_told(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(HostlerError) as refused:
+        remove(tmp_path / "loop/tree")
+    assert refused.value.code == "file_error"
+
+
 def test_another_file_system_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tree/mounted").mkdir(parents=True)
     (tmp_path / "tree/mounted/file").touch()
