@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from hostler.agent.containers.docker_client import API
 from hostler.agent.containers.spec import ContainerSpec
+from hostler.agent.host.docker_version import OLDEST
 
 
 def bare(socket: Path, spec: ContainerSpec) -> dict[str, float]:
@@ -20,7 +20,7 @@ def bare(socket: Path, spec: ContainerSpec) -> dict[str, float]:
 
     def call(method: str, path: str, body: Any = None) -> Any:
         data = msgspec.json.encode(body) if body is not None else None
-        connection.request(method, f"{API}{path}", data, {"Content-Type": "application/json"})
+        connection.request(method, f"/v{OLDEST}{path}", data, {"Content-Type": "application/json"})
         answer = connection.getresponse()
         said = answer.read()
         assert answer.status < 300, said

@@ -13,9 +13,9 @@ import msgspec
 from hostler.agent.containers.docker_http import NOTHING, Broken, Connections
 from hostler.agent.containers.pulls import refused, short
 from hostler.agent.containers.runtime import PullAuth
+from hostler.agent.host import docker_version
 from hostler.base.errors import HostlerError, error
 
-API = "/v1.41"  # of Docker 20.10, the oldest that is still kept up
 CALL_S = 120.0
 _PULL_S = 6 * 3600.0
 JSON = {"Content-Type": "application/json"}
@@ -34,6 +34,7 @@ class Client:
 
     def __init__(self, socket: Path) -> None:
         self._connections = Connections(socket)
+        self._version = docker_version.OLDEST
 
     async def close(self) -> None:
         self._connections.close()
@@ -53,7 +54,7 @@ class Client:
         content, headers = (msgspec.json.encode(body), JSON) if body is not None else (b"", NOTHING)
         try:
             async with asyncio.timeout(limit_s):
-                status, said = await self._connections.answer(method, _target(path, params), content, headers)
+                status, said = await self._answer(method, path, params, content, headers)
         except (Broken, TimeoutError) as err:
             raise _away(what) from err
         if status in fine:
@@ -68,9 +69,9 @@ class Client:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """For as long as it takes."""
         try:
-            async with self._connections.asked("GET", _target(path, params)) as (status, pieces):
+            async with self._connections.asked("GET", self._target(path, params)) as (status, pieces):
                 if status >= 400:
-                    raise failure(what, status, b"".join([piece async for piece in pieces]))
+                    raise self._failure(what, status, b"".join([piece async for piece in pieces]))
                 yield pieces
         except Broken as err:
             raise _away(what) from err
@@ -86,10 +87,10 @@ class Client:
             else:
                 login |= {"username": auth.username, "password": auth.password().decode()}
             headers["X-Registry-Auth"] = base64.urlsafe_b64encode(msgspec.json.encode(login)).decode()
-        target = _target("/images/create", {"fromImage": name, "tag": digest})
+        asked = {"fromImage": name, "tag": digest}
         try:
             async with asyncio.timeout(_PULL_S):
-                status, said = await self._connections.answer("POST", target, headers=headers)
+                status, said = await self._answer("POST", "/images/create", asked, b"", headers)
         except (Broken, TimeoutError) as err:
             raise _away(f"pulling {reference}") from err
         finally:
@@ -111,9 +112,9 @@ class Client:
             raise _away(what) from err
         try:
             async with asyncio.timeout(CALL_S):
-                status = await connection.ask("POST", _target(path), msgspec.json.encode(body), headers)
+                status = await connection.ask("POST", self._target(path), msgspec.json.encode(body), headers)
             if status not in (101, 200):
-                raise failure(what, status, await connection.reader.read(4096))
+                raise self._failure(what, status, await connection.reader.read(4096))
         except (Broken, OSError) as err:
             connection.writer.close()
             raise _away(what) from err
@@ -122,10 +123,28 @@ class Client:
             raise
         return connection.reader, connection.writer
 
+    async def _answer(
+        self, method: str, path: str, params: Mapping[str, str] | None, content: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        """Asked again where the engine wants a later version of its API."""
+        answer = await self._connections.answer(method, self._target(path, params), content, headers)
+        if self._learns(*answer):
+            answer = await self._connections.answer(method, self._target(path, params), content, headers)
+        return answer
 
-def _target(path: str, params: Mapping[str, str] | None = None) -> str:
-    query = f"?{urlencode(params)}" if params else ""
-    return f"{API}{quote(path, safe='/:@')}{query}"
+    def _learns(self, status: int, said: bytes) -> bool:
+        """Whether the engine wants a later version; it may have made way for a new one under us."""
+        version = docker_version.wanted(status, said)
+        self._version = version or self._version
+        return bool(version)
+
+    def _failure(self, what: str, status: int, said: bytes) -> HostlerError:
+        """Of what is not asked again here: its caller does that."""
+        return _away(what) if self._learns(status, said) else failure(what, status, said)
+
+    def _target(self, path: str, params: Mapping[str, str] | None = None) -> str:
+        query = f"?{urlencode(params)}" if params else ""
+        return f"/v{self._version}{quote(path, safe='/:@')}{query}"
 
 
 def failure(what: str, status: int, body: bytes) -> HostlerError:

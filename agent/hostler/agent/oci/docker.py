@@ -11,11 +11,11 @@ from pathlib import Path
 import httpx
 import msgspec
 
+from hostler.agent.host import docker_version
 from hostler.agent.oci.collect import Found
 from hostler.base.clock import Deadline
 from hostler.base.errors import HostlerError, error
 
-API = "/v1.41"  # of Docker 20.10, the oldest that is still kept up
 PIECE = 1 << 20
 
 
@@ -30,6 +30,7 @@ class _Line(msgspec.Struct, frozen=True):
 class Docker:
     def __init__(self, socket: str) -> None:
         self._socket = socket
+        self._version = docker_version.OLDEST
 
     def _client(self, deadline: Deadline) -> httpx.AsyncClient:
         transport = httpx.AsyncHTTPTransport(uds=self._socket)
@@ -40,7 +41,10 @@ class Docker:
         wanted = found.manifest.config.digest
         try:
             async with self._client(deadline) as client:
-                answer = await client.get(f"{API}/images/{wanted}/json")
+                answer = await client.get(f"/v{self._version}/images/{wanted}/json")
+                if later := docker_version.wanted(answer.status_code, answer.content):
+                    self._version = later
+                    answer = await client.get(f"/v{later}/images/{wanted}/json")
             if answer.status_code == 404:
                 return ""
             answer.raise_for_status()
@@ -59,8 +63,8 @@ class Docker:
 
         try:
             async with self._client(deadline) as client:
-                headers = {"Content-Type": "application/x-tar"}
-                answer = await client.post(f"{API}/images/load", params={"quiet": "1"}, content=body(), headers=headers)
+                path, headers = f"/v{self._version}/images/load", {"Content-Type": "application/x-tar"}
+                answer = await client.post(path, params={"quiet": "1"}, content=body(), headers=headers)
             answer.raise_for_status()
             lines = msgspec.json.Decoder(_Line).decode_lines(answer.content)
         except (httpx.HTTPError, msgspec.MsgspecError) as err:

@@ -11,6 +11,8 @@ import pytest
 from hostler.agent.containers.docker import Docker
 from hostler.agent.containers.runtime import Line, State
 from hostler.agent.containers.spec import ContainerSpec
+from hostler.agent.host import docker_version
+from hostler.base.errors import HostlerError
 
 STAMP = "2026-11-22T10:00:00.000000000Z"
 
@@ -18,8 +20,10 @@ STAMP = "2026-11-22T10:00:00.000000000Z"
 class Engine:
     """One container `c` behind a socket. `did` are the calls in their order; `ends` lets it end.
 
-    The answer to a call that is `slow` waits for `goes_on`.
+    The answer to a call that is `slow` waits for `goes_on`. A version of its API below `least` is refused.
     """
+
+    least = 1.0
 
     def __init__(self) -> None:
         self.state, self.ends = "created", asyncio.Event()
@@ -34,6 +38,9 @@ class Engine:
                 method, target, _ = head.decode().split("\r\n")[0].split(" ")
                 path, _, query = target.partition("?")
                 call = f"{method} {path.rpartition('/')[2]}{' follow' if 'follow=1' in query else ''}"
+                if float(path.removeprefix("/v").partition("/")[0]) < self.least:
+                    writer.write(refusal(self.least))
+                    continue
                 self.did.append(call)
                 if call == self.slow:
                     await self.goes_on.wait()
@@ -55,6 +62,13 @@ class Engine:
             record = f"{STAMP} said\n".encode()
             return b"\1\0\0\0" + len(record).to_bytes(4, "big") + record
         return json.dumps(said).encode()
+
+
+def refusal(least: float) -> bytes:
+    """As Docker 29.0 gives it."""
+    said = f"client version 1.41 is too old. Minimum supported API version is {least}, please upgrade your client"
+    body = json.dumps({"message": said}).encode()
+    return b"HTTP/1.1 400 Bad Request\r\nContent-Length: %d\r\n\r\n" % len(body) + body
 
 
 @pytest.fixture
@@ -126,3 +140,33 @@ async def test_TE_20_one_of_an_earlier_agent_is_looked_at_first(parts: tuple[Eng
     async with asyncio.timeout(10):
         assert (await docker.wait("c")).state is State.EXITED
     assert engine.did == ["GET json"]
+
+
+async def test_RN_03_an_engine_that_wants_a_later_version_of_its_api_gets_it(parts: tuple[Engine, Docker]) -> None:
+    engine, docker = parts
+    engine.least = 1.44
+    spec = ContainerSpec(name="n", image="i", command=("x",), environment={}, labels={})
+    made = await asyncio.gather(docker.create(spec), docker.create(spec))
+    assert (made, engine.did) == (["c", "c"], ["POST create", "POST create"])
+    engine.least = 1.52  # its successor, while we live
+    with pytest.raises(HostlerError) as away:
+        async with docker._client.stream("/containers/c/logs", "reading"):
+            pass
+    assert away.value.code == "runtime_unavailable", "its caller asks again"
+    async with docker._client.stream("/containers/c/logs", "reading") as pieces:
+        assert b"said" in b"".join([piece async for piece in pieces])
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "version"),
+    [
+        (400, b"client version 1.41 is too old. Minimum supported API version is 1.44, please", "1.44"),
+        (400, b"Minimum supported API version is 1.44", ""),
+        (400, b"client version 1.41 is too old. Minimum supported API version is 1.44/../x", "1.44"),
+        (400, b"client version 1.41 is too old. Minimum supported API version is 9", ""),
+        (500, b"client version 1.41 is too old. Minimum supported API version is 1.44", ""),
+        (200, b"", ""),
+    ],
+)
+def test_RN_03_only_a_refusal_of_the_version_says_another(status: int, said: bytes, version: str) -> None:
+    assert docker_version.wanted(status, said) == version
