@@ -3,7 +3,8 @@
 `python -m tests.bench.container_step [rounds] [containerd|docker]` starts engines and a registry of its own, a control
 plane and an agent, and does the same work both ways in turn, so that both meet the same machine. The work is a task of
 one replica in the node's network, whose image is in the engine's store after the first round, which is not counted.
-Both sides ask for the same container: image, command, limits, walls, binds.
+Both sides ask for the same container: image, command, limits, walls, binds. The bare calls poll CRI for the end; the
+step takes a success from the container's shim, who knows of it some milliseconds before CRI does.
 
 Prints milliseconds and ratios as JSON. `step_over_bare` is the figure of the budget: the step on its node, from its
 start to its end that is on disk with its receipt, over the bare calls from nothing to the end of the container. Both

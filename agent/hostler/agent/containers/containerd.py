@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import math
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -289,30 +289,42 @@ class Containerd:
     async def remove(self, container: str) -> None:
         """Raises `container_failed` for one whose end containerd has missed: only its next start lets go of it."""
         from hostler.agent.containers import cri_left
-        from hostler.cri.v1 import api_pb2 as cri
 
-        request = cri.ListContainersRequest(filter=cri.ContainerFilter(id=container))
-        call = self._client.call(self._client.runtime.ListContainers, request, f"looking for {container}")
-        here = (await call).containers
-        runs = any(each.state == cri.CONTAINER_RUNNING for each in here)
-        await cri_left.remove(self._client, container, unheard=runs and self._kept.noted(container).ended_at_ms > 0)
+        here, unheard = await self._heard(container)
+        await cri_left.remove(self._client, container, unheard=unheard)
         await self._kept.settled(container)
         self._kept.forget(container)
         self._held.pop(container, None)
         self._fresh.pop(container, None)
         await self._sandboxes.remove_empty(here[0].pod_sandbox_id if here else container)
 
+    async def _heard(self, container: str) -> "tuple[Sequence[cri.Container], bool]":
+        """What CRI has of it; and whether it takes for running what has ended, once it has had the time to hear."""
+        from hostler.agent.containers import cri_spec
+        from hostler.cri.v1 import api_pb2 as cri
+
+        request = cri.ListContainersRequest(filter=cri.ContainerFilter(id=container))
+        what = f"looking for {container}"
+        while True:
+            here = (await self._client.call(self._client.runtime.ListContainers, request, what)).containers
+            noted = self._kept.noted(container)
+            runs = noted.ended_at_ms > 0 and any(each.state == cri.CONTAINER_RUNNING for each in here)
+            if not runs or cri_spec.is_past_hearing(noted, SystemClock().now_ms()):
+                return here, runs
+            await asyncio.sleep(_UNSTARTED_S)
+
     async def list(self, labels: Mapping[str, str]) -> tuple[Found, ...]:
         """A sandbox with nothing in it, which a crash has left, is listed as one that has ended."""
         from hostler.agent.containers import cri_spec
 
         standing, empty = await self._sandboxes.all(labels)
+        now_ms = SystemClock().now_ms()
         found = [
             Found(
                 id=each.id,
                 name=each.metadata.name,
                 labels={key: value for key, value in each.labels.items() if key != cri_spec.NAME},
-                state=cri_spec.state_of(each.state),
+                state=cri_spec.listed_state(each, self._kept.noted(each.id), now_ms),
             )
             for each in standing
         ]

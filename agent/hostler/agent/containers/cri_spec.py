@@ -30,7 +30,7 @@ _BEFORE = (
     "sandbox container",
 )
 UNSEEN = Noted()
-UNHEARD_MS = 3_000  # containerd tells an end to CRI, which adds what it was for, within some milliseconds
+UNHEARD_MS = 3_000
 _STATES = {
     cri.CONTAINER_CREATED: State.CREATED,
     cri.CONTAINER_RUNNING: State.RUNNING,
@@ -179,10 +179,19 @@ def status_of(said: cri.ContainerStatus, pid: int, address: str, noted: Noted = 
     )
 
 
-def is_unheard(said: cri.ContainerStatus, noted: Noted, now_ms: int) -> bool:
-    """Whether it has ended and CRI will not learn of it: containerd 1.6 misses an end that comes as it begins."""
+def is_unheard(said: cri.ContainerStatus | cri.Container, noted: Noted, now_ms: int) -> bool:
+    """Whether it has ended, by its shim's word, though CRI does not say so yet.
+
+    CRI hears of it some milliseconds later, and knows then whether a failure was for want of memory. containerd 1.6
+    misses an end that comes while it starts.
+    """
     ended = said.state == cri.CONTAINER_RUNNING and noted.ended_at_ms > 0
-    return ended and now_ms - noted.ended_at_ms > UNHEARD_MS
+    return ended and (not noted.exit_code or is_past_hearing(noted, now_ms))
+
+
+def is_past_hearing(noted: Noted, now_ms: int) -> bool:
+    """Whether CRI would know by now that it has ended, if it could learn of it."""
+    return noted.ended_at_ms > 0 and now_ms - noted.ended_at_ms > UNHEARD_MS
 
 
 def may_be_unbegun(said: cri.ContainerStatus, noted: Noted) -> bool:
@@ -209,6 +218,8 @@ def _made_up(said: cri.ContainerStatus, noted: Noted) -> State | None:
     return None
 
 
-def state_of(said: cri.ContainerState) -> State:
+def listed_state(said: cri.Container, noted: Noted, now_ms: int) -> State:
     """Of a listing, which knows no more than that it has ended."""
-    return State.EXITED if said == cri.CONTAINER_EXITED else _STATES.get(said, State.UNKNOWN)
+    if said.state == cri.CONTAINER_EXITED or is_unheard(said, noted, now_ms):
+        return State.EXITED
+    return _STATES.get(said.state, State.UNKNOWN)

@@ -189,7 +189,7 @@ def test_RN_08_ends_are_told_apart(code: int, reason: str, state: State, number:
 def test_RN_08_what_has_not_ended_is_no_end(said: cri.ContainerState, state: State) -> None:
     status = cri_spec.status_of(cri.ContainerStatus(state=said, exit_code=7), 12, "")
     assert (status.state, status.ended, status.exit_code) == (state, False, 0)
-    assert cri_spec.state_of(said) is state
+    assert cri_spec.listed_state(cri.Container(state=said), Noted(), 0) is state
 
 
 @pytest.mark.parametrize(
@@ -240,6 +240,14 @@ def test_K3_an_end_that_cri_has_missed_is_what_its_shim_told_once_cri_has_had_th
     assert (status.state, status.exit_code, status.finished_at_ms, status.pid) == (State.EXITED, 7, 5, 0)
     assert cri_spec.status_of(said, 12, "", noted, now_ms - 1).state is State.RUNNING
     assert cri_spec.status_of(said, 12, "", Noted(), now_ms).state is State.RUNNING
+
+
+def test_P9_a_success_that_its_shim_has_told_is_one_before_cri_hears_of_it() -> None:
+    """Nothing that CRI may add changes it; a failure may turn out to be for want of memory."""
+    said = cri.ContainerStatus(state=cri.CONTAINER_RUNNING, started_at=4_000_000)
+    status = cri_spec.status_of(said, 12, "", Noted(ended_at_ms=5), 5)
+    assert (status.state, status.exit_code, status.started_at_ms, status.finished_at_ms) == (State.EXITED, 0, 4, 5)
+    assert cri_spec.status_of(said, 12, "", Noted(ended_at_ms=5, exit_code=137), 5).state is State.RUNNING
 
 
 def test_K3_what_containerd_cannot_tell_is_lost_once_nothing_of_it_is_there() -> None:

@@ -10,6 +10,7 @@ from hostler.agent.containers.containerd import Containerd
 from hostler.agent.containers.cri_keeper import Keeper
 from hostler.agent.containers.cri_noted import Noted, Notes
 from hostler.agent.containers.runtime import State
+from hostler.base.clock import SystemClock
 from hostler.base.errors import HostlerError, error
 from hostler.cri.v1 import api_pb2 as cri
 from hostler.cri.v1 import tasks_pb2 as tasks
@@ -72,3 +73,23 @@ async def test_K3_an_end_is_still_learnt_of_where_its_pipes_are_closed_and_conta
     await keeper._see_end("c")
     assert Notes(tmp_path).of("c") == Noted(ended_at_ms=5000, exit_code=3)
     await keeper._client.close()
+
+
+async def test_P9_one_that_cri_is_about_to_hear_of_is_removed_when_it_has_and_not_ended_by_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = Containerd(tmp_path / "c.sock", tmp_path / "logs", tmp_path)
+    (tmp_path / "keeper").mkdir()
+    Notes(tmp_path / "keeper").add("c", ended_at_ms=SystemClock().now_ms())
+    states = [cri.CONTAINER_RUNNING, cri.CONTAINER_RUNNING, cri.CONTAINER_EXITED]
+
+    async def call(*_: Any, **__: Any) -> Any:
+        return cri.ListContainersResponse(containers=[cri.Container(id="c", state=states.pop(0))])
+
+    monkeypatch.setattr(runtime._client, "call", call)
+    assert (await runtime._heard("c"))[1] is False
+    assert states == []
+    Notes(tmp_path / "keeper").add("c", ended_at_ms=1)
+    states = [cri.CONTAINER_RUNNING]
+    assert (await runtime._heard("c"))[1] is True, "containerd has missed it"
+    await runtime.close()
