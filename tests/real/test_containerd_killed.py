@@ -12,6 +12,7 @@ import pytest
 
 from hostler.agent.containers.runtime import State
 from hostler.agent.containers.spec import Bind
+from hostler.base.errors import HostlerError
 from support import containerd as support_containerd
 from support.runtimes import Bed, answered, bed_on, runtime_on, shared_directory, until
 
@@ -84,9 +85,13 @@ async def test_K3_what_containerd_was_killed_at_starting_runs_once_or_is_known_n
     starting = [asyncio.ensure_future(_started(bed, container)) for container in made]
     await asyncio.sleep(0.25)
     await asyncio.to_thread(daemon.restart)
-    await asyncio.gather(*starting)
+    ends = await asyncio.gather(*starting, return_exceptions=True)
     seen = {}
-    for number, container in enumerate(made):
+    for number, (container, end) in enumerate(zip(made, ends, strict=True)):
+        if end is not None:  # it had begun, and the next containerd has ended it: nobody may begin it again
+            assert isinstance(end, HostlerError), end
+            assert (end.code, await _times(ledger, number) <= 1) == ("container_lost", True), end
+            continue
         state = (await until(lambda container=container: answered(bed.runtime.status(container)))).state
         seen[number] = (state, await (ran if state is State.RUNNING else _times)(ledger, number))
         if state is State.UNSTARTED:

@@ -16,6 +16,7 @@ _STATES = {
     "paused": State.RUNNING,
     "restarting": State.RUNNING,
     "exited": State.EXITED,
+    "dead": State.EXITED,  # its removal has failed, and it has ended all the same
 }
 
 
@@ -109,7 +110,7 @@ def status_of(said: Inspected) -> Status:
             state, number = State.KILLED, now.exit_code - 128
         if now.oom_killed and now.exit_code:
             state = State.OOM
-    ended = now.status == "exited"
+    ended = _STATES.get(now.status) is State.EXITED
     started, finished = milliseconds(now.started_at), milliseconds(now.finished_at)
     addresses = [network.ip_address for network in said.network_settings.networks.values() if network.ip_address]
     return Status(

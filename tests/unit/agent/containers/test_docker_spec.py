@@ -160,6 +160,12 @@ def test_RN_08_ends_are_told_apart(code: int, oom: bool, state: State, number: i
     assert status.started_at_ms == status.finished_at_ms == 1_795_341_600_500
 
 
+def test_RN_08_one_that_could_not_be_removed_has_ended() -> None:
+    status = docker_spec.status_of(said("dead", ExitCode=3, Pid=0))
+    assert (status.state, status.exit_code) == (State.EXITED, 3)
+    assert docker_spec.state_of("dead") is State.EXITED
+
+
 @pytest.mark.parametrize(
     ("word", "state"),
     [
@@ -167,7 +173,6 @@ def test_RN_08_ends_are_told_apart(code: int, oom: bool, state: State, number: i
         ("running", State.RUNNING),
         ("paused", State.RUNNING),
         ("removing", State.UNKNOWN),
-        ("dead", State.UNKNOWN),
         ("a new word", State.UNKNOWN),
     ],
 )
