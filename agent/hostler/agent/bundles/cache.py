@@ -4,7 +4,6 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable
-from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -60,15 +59,9 @@ class BundleCache:
         """The attempt uses nothing any more; also for one that never did."""
         await asyncio.to_thread(self._shelf.release, lambda name: name == attempt_uid)
 
-    async def tidy(self, attempts: AbstractSet[str] | None = None) -> None:
-        """At a start, before anything is fetched: what a crash left goes.
-
-        Args:
-            attempts: those that still run; others use nothing any more. None leaves every hold.
-        """
+    async def tidy(self) -> None:
+        """At a start, before anything is fetched: what a crash left goes; every hold stays."""
         await asyncio.to_thread(self._shelf.tidy)
-        if attempts is not None:
-            await asyncio.to_thread(self._shelf.release, lambda name: name not in attempts)
         await asyncio.to_thread(self._shelf.evict)
 
     async def _make_room_and_tree(self, tree: Path, facts: TaskFacts) -> None:

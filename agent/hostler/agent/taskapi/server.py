@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -69,13 +69,6 @@ class TaskApi:
         """Removes what is left of an attempt that has ended; nothing there is success."""
         if _ATTEMPT.fullmatch(attempt_uid):
             shutil.rmtree(self._base / attempt_uid, ignore_errors=True)
-
-    def sweep(self, keep: Collection[str]) -> None:
-        """At the start: removes the directories of all attempts but those that still run."""
-        with suppress(FileNotFoundError):
-            for entry in list(self._base.iterdir()):
-                if entry.name not in keep:
-                    shutil.rmtree(entry, ignore_errors=True)
 
     def enter(self, held: int) -> bool:
         """Whether a task that holds so many connections may have one more on this node."""
