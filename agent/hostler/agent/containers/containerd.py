@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 SOCKET = Path("/run/containerd/containerd.sock")
 SHM = Path("/dev/shm/hostler")  # noqa: S108 - ours alone; each attempt has a directory of its own in it
 _LOOK_S = 1.0  # how often a running container's log is looked at
-_AWAY_S, _UNSTARTED_S = 0.2, 0.05
+_AWAY_S, _UNSTARTED_S, _HEARING_S = 0.2, 0.05, 0.01
 _SETTLE_S, _SETTLE_LOOKS = 0.002, 90  # from the end of a process to its end in CRI
 _CDI_SINCE = (1, 7)
 
@@ -311,7 +311,7 @@ class Containerd:
             runs = noted.ended_at_ms > 0 and any(each.state == cri.CONTAINER_RUNNING for each in here)
             if not runs or cri_spec.is_past_hearing(noted, SystemClock().now_ms()):
                 return here, runs
-            await asyncio.sleep(_UNSTARTED_S)
+            await asyncio.sleep(_HEARING_S)
 
     async def list(self, labels: Mapping[str, str]) -> tuple[Found, ...]:
         """A sandbox with nothing in it, which a crash has left, is listed as one that has ended."""
