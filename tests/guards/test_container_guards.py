@@ -15,6 +15,7 @@ CACHED, RUN = "tests/fault/test_A7_cached_private_image.py", "tests/unit/agent/s
 FORGOT, BOOK = "tests/unit/control/kernel/test_lost_journals.py", "tests/unit/agent/containers/test_device_book.py"
 PORTS = "tests/unit/agent/containers/test_ports.py"
 PRIVATE = "tests/real/test_RN_06_private_images.py"
+LEFT = "tests/unit/agent/test_workloads_clear.py::test_RN_11_what_a_killed_agent_has_not_cleared_the_next_one_clears"
 ORPHANS = f"{ADOPTED}::test_K3_orphans_are_stopped_only_when_it_is_sure_that_nobody_wants_them"
 ANY_DEATH = f"{ADOPTED}::test_TE_20_no_line_is_lost_or_told_twice_whenever_the_agent_dies"
 STOPPED = f"{ADOPTED}::test_TE_20_a_stopped_agent_says_nothing_and_the_next_one_goes_on"
@@ -167,11 +168,11 @@ GUARDS: dict[str, tuple[Guard, str]] = {
     "K3_silence_stops_nothing": (Guard(WORKLOADS, "        return self._was_heard()", "        return True"), ORPHANS),
     "K3_silence_clears_nothing": (
         Guard(WORKLOADS, " if self._was_heard() else set()", ""),
-        "tests/unit/agent/test_workloads_clear.py::test_RN_11_what_a_killed_agent_has_not_cleared_the_next_one_clears",
+        LEFT,
     ),
     "RN_11_what_is_open_stays": (
         Guard(WORKLOADS, "        left -= self._journal.open_attempts()", "        left -= set()"),
-        "tests/unit/agent/test_workloads_clear.py::test_RN_11_what_a_killed_agent_has_not_cleared_the_next_one_clears",
+        LEFT,
     ),
     "K3_grace": (Guard(WORKLOADS, ">= self.settings.orphan_grace_seconds", ">= 0"), ORPHANS),
     "RN_11_scratch_is_closed": (

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from hostler.agent.containers.spec import ATTEMPT
+from hostler.agent.containers.spec import ATTEMPT, NODE, ContainerSpec
+from hostler.base.errors import error
 from support.fake_runtime import FakeRuntime
 from support.nested import nested
 from support.workloads import Node, until
@@ -53,6 +54,29 @@ async def test_RN_11_what_a_killed_agent_has_not_cleared_the_next_one_clears(tmp
         assert [path.name for path in left.parent.iterdir() if path != left] == [uid], "it is open"
         home.runtime.only.end()
         await running
+
+
+async def test_RN_11_one_container_that_cannot_be_removed_keeps_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Node(tmp_path, runtime := FakeRuntime("process"))
+    async with home.agent():
+        home.heard.there_s = 120.0
+        runtime.images.add("i")
+        for name in ("stuck", "left"):
+            labels = {NODE: home.workloads.node_id, ATTEMPT: f"att_{name}"}
+            made = ContainerSpec(name=name, image="i", command=("x",), environment={}, labels=labels)
+            await runtime.create(made)
+        stuck, remove = runtime.named("stuck").id, runtime.remove
+
+        async def refuse(container: str) -> None:
+            if container == stuck:
+                raise error("container_failed", "containerd has missed its end")
+            await remove(container)
+
+        monkeypatch.setattr(runtime, "remove", refuse)
+        assert not await home.workloads.sweep()
+        assert [one.spec.name for one in runtime.containers.values()] == ["stuck"]
 
 
 async def test_K4_a_full_disk_is_no_fault_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

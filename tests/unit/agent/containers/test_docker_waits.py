@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hostler.agent.containers.docker import Docker
-from hostler.agent.containers.runtime import Line, State
+from hostler.agent.containers.runtime import Line, State, Status
 from hostler.agent.containers.spec import ContainerSpec
 from hostler.agent.host import docker_version
 from hostler.base.errors import HostlerError
@@ -84,15 +84,21 @@ async def told(docker: Docker) -> list[Line]:
     return [line async for line in docker.logs("c", follow=True)]
 
 
-async def test_P9_one_that_was_just_started_is_waited_for_and_looked_at_once(parts: tuple[Engine, Docker]) -> None:
-    engine, docker = parts
+async def begun(docker: Docker) -> "tuple[asyncio.Future[Status], asyncio.Future[list[Line]]]":
+    """One that runs: who waits for its end, and who follows its log."""
     made = await docker.create(ContainerSpec(name="n", image="i", command=("x",), environment={}, labels={}))
     await docker.start(made)
+    waiting = asyncio.ensure_future(docker.wait(made))
+    await asyncio.sleep(0)
+    telling = asyncio.ensure_future(told(docker))
+    await asyncio.sleep(0.05)
+    return waiting, telling
+
+
+async def test_P9_one_that_was_just_started_is_waited_for_and_looked_at_once(parts: tuple[Engine, Docker]) -> None:
+    engine, docker = parts
     async with asyncio.timeout(10):
-        waiting = asyncio.ensure_future(docker.wait(made))
-        await asyncio.sleep(0)
-        telling = asyncio.ensure_future(told(docker))
-        await asyncio.sleep(0.05)
+        waiting, telling = await begun(docker)
         engine.ends.set()
         assert (await waiting).state is State.EXITED
         assert [line.text for line in await telling] == ["said"], (
@@ -108,13 +114,8 @@ async def test_P9_what_is_left_of_its_output_is_asked_for_while_the_engine_looks
 ) -> None:
     engine, docker = parts
     engine.slow = "GET json"
-    made = await docker.create(ContainerSpec(name="n", image="i", command=("x",), environment={}, labels={}))
-    await docker.start(made)
     async with asyncio.timeout(10):
-        waiting = asyncio.ensure_future(docker.wait(made))
-        await asyncio.sleep(0)
-        telling = asyncio.ensure_future(told(docker))
-        await asyncio.sleep(0.05)
+        waiting, telling = await begun(docker)
         engine.ends.set()
         assert len(await telling) == 1
         assert not waiting.done()
