@@ -99,7 +99,10 @@ def _small() -> Any:
 
 
 class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """The two calls of the Docker Engine API 1.41 that are made, as its reference describes them."""
+    """The two calls of the Docker Engine API that are made, as its reference describes them; older ones than `version`
+    are refused, as by Docker 29.0."""
+
+    version = "1.41"
 
     daemon_threads = True
 
@@ -122,12 +125,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return
 
     def do_GET(self) -> None:
-        name = self.path.split("/")[3]
+        _, version, _, name, *_ = self.path.split("/")
+        if version != f"v{self.server.version}":
+            wanted = f"Minimum supported API version is {self.server.version}"
+            self._say(400, {"message": f"client version {version[1:]} is too old. {wanted}, please upgrade"})
+            return
         found = name in self.server.images
         self._say(200 if found else 404, {"Id": name} if found else {"message": "no such image"})
 
     def do_POST(self) -> None:
-        assert self.path == "/v1.41/images/load?quiet=1"
+        assert self.path == f"/v{self.server.version}/images/load?quiet=1"
         file = self.server.place / f"load{len(self.server.archives)}.tar"
         with file.open("wb") as out:
             while size := int(self.rfile.readline(), 16):
@@ -165,9 +172,11 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
         server.server_close()
 
 
+@pytest.mark.parametrize("version", ["1.41", "1.44"])
 async def test_an_image_is_loaded_into_docker_and_found_by_its_id(
-    tmp_path: Path, held: Registry, engine: Engine
+    tmp_path: Path, held: Registry, engine: Engine, version: str
 ) -> None:
+    engine.version = version
     digest = held.image("team/a", layer(("etc/motd", b"docker\n")))
     name = f"{held.name}/team/a@{digest}"
     puller = OciPuller(tmp_path, held.certs.ca)
