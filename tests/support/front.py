@@ -50,7 +50,7 @@ class Busy:
 
 
 class Front:
-    """`refused`: when (monotonic, seconds) calls of each address were answered as by a busy control plane."""
+    """`refused`: when (monotonic, seconds) sessions of each address were answered as by a busy control plane."""
 
     def __init__(self, address: str, ports: Ports, keys: Path) -> None:
         self.address = address
@@ -180,9 +180,11 @@ class Front:
         """Of the busy server, to any call."""
         address = self._origins.get(int(context.peer().rpartition(":")[2]), "")
         busy = self._busy.get(address, Busy())
-        self.refused[address].append(time.monotonic())
+        opens = method.endswith("/Session")
+        if opens:
+            self.refused[address].append(time.monotonic())
         later_ms = int(1000 * busy.retry_after_s)
-        if busy.close and method.endswith("/Session"):
+        if busy.close and opens:
             last = Close(error_code=busy.error_code, message="too busy", retry_after_ms=later_ms)
             yield control_message(last).SerializeToString()
             return

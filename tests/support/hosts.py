@@ -181,7 +181,7 @@ class Bed:
         self.front.flow(*self._addresses(names))
 
     def refused(self, name: str) -> list[float]:
-        """When calls of this host were answered so: `time.monotonic` of each."""
+        """When sessions of this host were answered so: `time.monotonic` of each."""
         return self.front.refused[self[name].address]
 
     def _addresses(self, names: Sequence[str]) -> list[str]:

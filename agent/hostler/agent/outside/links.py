@@ -9,7 +9,7 @@ import grpc.aio
 
 from hostler.agent.outside.dial import dial
 from hostler.agent.outside.frames import OpenLink
-from hostler.agent.outside.grpc_errors import as_hostler_error
+from hostler.agent.outside.grpc_errors import as_hostler_error, written
 from hostler.base.errors import error
 from hostler.v1 import node_pb2
 from hostler.wire.codec_node import control_value
@@ -43,8 +43,7 @@ class Link:
     async def _stream(self, channel: grpc.aio.Channel) -> None:
         open_stream = channel.stream_stream(SESSION, None, node_pb2.ControlMessage.FromString)
         call = open_stream(None, wait_for_ready=False)
-        if not await _written(call, self._order.hello):
-            raise error("controller_unreachable", "the session ended before it was open")
+        opened = await written(call, self._order.hello)
         try:
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(self._send(call))
@@ -55,12 +54,14 @@ class Link:
             raise _first_cause(failed) from failed
         finally:
             call.cancel()
+        if not opened:
+            raise error("controller_unreachable", "the session ended before it was open")
 
     async def _send(self, call: Any) -> None:
         while True:
             for message in await self.outgoing.get():
-                if not await _written(call, message):
-                    return  # the reading half knows why
+                if not await written(call, message):
+                    return
 
     async def take(self, message: node_pb2.ControlMessage) -> None:
         await self._forward(control_value(message))
@@ -105,15 +106,6 @@ class _Polling:
         self._session_id = answer.session_id
         for message in answer.messages:
             await self._link.take(message)
-
-
-async def _written(call: Any, message: bytes) -> bool:
-    """False when the call has ended meanwhile."""
-    try:
-        await call.write(message)
-    except asyncio.InvalidStateError:
-        return False
-    return True
 
 
 def _first_cause(failed: BaseExceptionGroup[BaseException]) -> BaseException:

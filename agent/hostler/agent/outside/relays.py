@@ -12,7 +12,7 @@ import grpc.aio
 
 from hostler.agent.outside.dial import dial
 from hostler.agent.outside.frames import OpenRelay
-from hostler.agent.outside.grpc_errors import as_hostler_error
+from hostler.agent.outside.grpc_errors import as_hostler_error, written
 from hostler.base.errors import error
 from hostler.v1 import node_pb2
 from hostler.wire.codec_relay import relay_message, relay_value
@@ -59,27 +59,25 @@ class RelayCall:
             RELAY, node_pb2.RelayFrame.SerializeToString, node_pb2.RelayFrame.FromString
         )
         call = open_stream()
+        opened = await written(call, relay_message(RelayOpen(self._order.relay_id)))
         try:
-            await call.write(relay_message(RelayOpen(self._order.relay_id)))
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(self._send(call))
                 async for message in call:
                     await self._forward(relay_value(message))
                 sending.cancel()
-        except asyncio.InvalidStateError as err:
-            raise error("controller_unreachable", "the relay ended before it was open") from err
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from failed
         finally:
             call.cancel()
+        if not opened:
+            raise error("controller_unreachable", "the relay ended before it was open")
 
     async def _send(self, call: Any) -> None:
         while True:
             frame = await self._outgoing.get()
-            try:
-                if frame is None:
-                    await call.done_writing()
-                    return
-                await call.write(relay_message(frame))
-            except asyncio.InvalidStateError:
-                return  # the reading half knows why
+            if frame is None:
+                await call.done_writing()
+                return
+            if not await written(call, relay_message(frame)):
+                return
