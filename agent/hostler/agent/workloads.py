@@ -9,7 +9,7 @@ again, and that adopts them (K3, EF-09). While it is silent, nothing is stopped.
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from hostler.agent.containers import spec
@@ -75,6 +75,7 @@ class NodeWorkloads:
         self._journal, self._clock = journal, clock
         self._silent, self._heard_for = silent, heard_for
         self._looked: set[str] = set()
+        self._begun_in: dict[str, str] = {}  # attempt → runtime: its silence is no proof that nothing of it is there
         self._left: set[str] = set()  # attempts whose end is durable, and of which something may be here
         self._wake = asyncio.Event()
 
@@ -93,20 +94,25 @@ class NodeWorkloads:
         return found
 
     def runtimes(self) -> tuple[ContainerRuntime, ...]:
-        present = self._present()
-        return tuple(each for each in self._runtimes.values() if each.name in present)
+        return self._named(self._present())
+
+    def _named(self, names: Collection[str]) -> tuple[ContainerRuntime, ...]:
+        return tuple(each for each in self._runtimes.values() if each.name in names)
 
     async def look(self, runtime: ContainerRuntime) -> None:
         if runtime.name in self._looked:
             return
         for one in await runtime.list({spec.NODE: self.node_id}):
-            self._hold(one)
+            self._hold(runtime, one)
         self._looked.add(runtime.name)
 
     def pids(self) -> frozenset[int]:
         """Children of this process that belong to a runtime and outlive it: no leftovers of a helper."""
         asked = (getattr(each, "pids", frozenset) for each in self._runtimes.values())
         return frozenset[int]().union(*(pids() for pids in asked))
+
+    def begun(self, attempt_uid: str, runtime: ContainerRuntime) -> None:
+        self._begun_in[attempt_uid] = runtime.name
 
     def scratch(self, attempt_uid: str) -> Path:
         """Its parent lets nobody else of this node in, so a set-user-id file that a task leaves there is of no use.
@@ -180,7 +186,7 @@ class NodeWorkloads:
     async def clear(self, attempt_uid: str) -> bool:
         """Containers, scratch, ports and devices of an attempt; whether nothing of it is left (RN-11)."""
         gone = True
-        for runtime in self.runtimes():
+        for runtime in self._named({*self._present(), self._begun_in.get(attempt_uid, "")}):
             try:
                 for one in await runtime.list({spec.ATTEMPT: attempt_uid, spec.NODE: self.node_id}):
                     await self._remove(runtime, one)
@@ -193,6 +199,7 @@ class NodeWorkloads:
             self.ports.free(attempt_uid)
             self.devices.free(attempt_uid)
             self.lost_devices.pop(attempt_uid, None)
+            self._begun_in.pop(attempt_uid, None)
             gone = await self._scratch_is_gone(attempt_uid)
         return gone
 
@@ -254,9 +261,10 @@ class NodeWorkloads:
         await runtime.stop(one.id, STOP_GRACE_S)
         await runtime.remove(one.id)
 
-    def _hold(self, one: Found) -> None:
+    def _hold(self, runtime: ContainerRuntime, one: Found) -> None:
         uid = one.labels.get(spec.ATTEMPT, "")
         if uid:
+            self.begun(uid, runtime)
             self.ports.hold(uid, ports_in(one.labels.get(spec.PORTS, "")))
             self.devices.hold(uid, one.labels.get(spec.DEVICES, ""))
 

@@ -1,5 +1,6 @@
 """R2, RN-11: what an ended attempt has left on its node goes, whatever it is."""
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -11,7 +12,7 @@ from hostler.agent.containers.spec import ATTEMPT, NODE, ContainerSpec
 from hostler.base.errors import error
 from support.fake_runtime import FakeRuntime
 from support.nested import nested
-from support.workloads import Node, until
+from support.workloads import Node, stop_agent, until
 
 
 async def test_R2_no_scratch_is_too_deep_to_be_cleared_away(tmp_path: Path) -> None:
@@ -93,3 +94,28 @@ async def test_K4_a_full_disk_is_no_fault_of_ours(tmp_path: Path, monkeypatch: p
 
 def _refuse(*_: Any, **__: Any) -> None:
     raise OSError(errno.EIO, "the disk is sick")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_TE_21_what_runs_in_a_runtime_whose_socket_is_gone_keeps_its_ports(
+    tmp_path: Path, *, restarted: bool
+) -> None:
+    """An engine that is restarted takes its socket away for a while, and leaves its containers running."""
+    there = ["process"]
+    home = Node(tmp_path, runtime := FakeRuntime("process"), present=lambda: tuple(there))
+    async with home.agent() as node:
+        running = await home.start(node, ports=["a"])
+        await until(lambda: runtime.containers and runtime.only.starts)
+        if restarted:
+            await stop_agent(running)
+    async with home.agent() if restarted else contextlib.nullcontext():
+        uid = runtime.only.spec.labels[ATTEMPT]
+        there.clear()
+        runtime.away = True
+        assert not await home.workloads.clear(uid)
+        assert home.workloads.ports.held(uid)
+        there.append("process")
+        runtime.away = False
+        assert await home.workloads.clear(uid)
+        assert not runtime.containers
+        assert not home.workloads.ports.held(uid)

@@ -112,6 +112,9 @@ class Workloads(Protocol):
     async def look(self, runtime: ContainerRuntime) -> None:
         """Takes note, once, of ports and devices of containers that outlived an agent. Raises `runtime_unavailable`."""
 
+    def begun(self, attempt_uid: str, runtime: ContainerRuntime) -> None:
+        """Something of the attempt may be in that runtime: while it does not answer, the attempt is not cleared."""
+
     def scratch(self, attempt_uid: str) -> Path:
         """A directory of the attempt's own, writable by any user inside its containers."""
 

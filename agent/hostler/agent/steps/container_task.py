@@ -51,6 +51,8 @@ class ContainerTask:
             raise
 
     async def _run(self) -> Noted:
+        if self._begun:
+            self._workloads.begun(self._context.attempt_uid, self._runtime)
         async with owned(self._is_held()) as is_held:  # asked beside the look for what stands, mostly for nothing
             standing = await self._standing()
             self._begun = self._begun or bool(standing)
@@ -61,6 +63,7 @@ class ContainerTask:
         image = self._params.image if held else await self._image(standing)
         self._take(standing)
         self._workloads.scratch(self._context.attempt_uid)  # first: by it all that follows is found and cleared away
+        self._workloads.begun(self._context.attempt_uid, self._runtime)
         bundle = await self._or_stopped(self._bundle())
         async with self._workloads.tasks.serve(self._facts()) as directory:
             decided = self._decided(image, str(directory), bundle)
