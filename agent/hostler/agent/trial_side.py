@@ -33,6 +33,7 @@ class TrialSide:
         self._slot = slot
         self._mark = 0  # the outbox row that the first task's end stands in, or one behind it
         self._asked_at = float("-inf")
+        self._renewed_at = float("inf")  # as that: on the monotonic clock, for the other may be set meanwhile
 
     async def run(self) -> None:
         said: Said | None = None
@@ -64,9 +65,10 @@ class TrialSide:
             return said
         if not said.renewed_ms and self._is_renewed(trial):
             said = msgspec.structs.replace(said, renewed_ms=now_ms)
-        if said.renewed_ms and not said.connected_ms and self._holds(now_ms - said.renewed_ms):
+            self._renewed_at = self._agent.clock.monotonic()
+        if said.renewed_ms and not said.connected_ms and self._holds():
             said = msgspec.structs.replace(said, connected_ms=now_ms)
-        if not said.task_done_ms and self._has_done_one(trial, said):
+        if not said.task_done_ms and self._has_done_one(trial):
             said = msgspec.structs.replace(said, task_done_ms=now_ms)
         return said
 
@@ -80,13 +82,14 @@ class TrialSide:
             self._agent.renewal.renew_within(0)
         return False
 
-    def _holds(self, since_ms: int) -> bool:
+    def _holds(self) -> bool:
         """The session that began with the new certificate, that is."""
-        return min(since_ms / 1000, self._agent.session.heard_for_seconds) >= HOLD_S
+        since = self._agent.clock.monotonic() - self._renewed_at
+        return min(since, self._agent.session.heard_for_seconds) >= HOLD_S
 
-    def _has_done_one(self, trial: Trial, said: Said) -> bool:
+    def _has_done_one(self, trial: Trial) -> bool:
         """A task has ended since, and the control plane has taken everything up to its end."""
         journal = self._agent.journal
-        if not self._mark and journal.ended_since(said.started_ms, but=trial.task_id):
+        if not self._mark and journal.has_succeeded(but=trial.task_id):
             _, self._mark = journal.outbox_weight()
         return 0 < self._mark <= journal.acknowledged

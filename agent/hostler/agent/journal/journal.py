@@ -61,6 +61,7 @@ class Journal:
         self._trimming: asyncio.TimerHandle | None = None
         self._closed = False
         self._arriving: dict[str, KnownTask] = {}
+        self._succeeded: tuple[str, ...] = ()  # the first two: enough to know of one besides any
         self._flood = refusals.Flood(clock)
         self._sign_refusal: Callable[[Refusable, ChainHead], bytes] | None = None
         self._trimmed, self._last_row = outbox.ends(read)
@@ -178,19 +179,20 @@ class Journal:
     def open_attempts(self) -> set[str]:
         return tasks.open_attempts(self._read)
 
-    def ended_since(self, at_ms: int, *, but: str) -> bool:
-        """Whether a task other than `but` has succeeded here since that moment (Unix milliseconds)."""
-        return tasks.ended_since(self._read, at_ms, but)
+    def has_succeeded(self, *, but: str) -> bool:
+        """Whether a task other than `but` has succeeded in this process: no clock is asked, for they are set."""
+        return any(task_id != but for task_id in self._succeeded)
 
     async def finish_task(self, key: TaskKey, report: TaskReport, trace: str = "") -> bool:
         """False, and no effect, when the task had ended before."""
         ended = await self._write(functools.partial(tasks.finish, key=key, report=report, trace=trace))
-        self._bind(report if ended else None)
+        self._note_end(report if ended else None)
         return ended
 
-    def _bind(self, final: TaskReport | None) -> None:
+    def _note_end(self, final: TaskReport | None) -> None:
         if final is not None and final.status == TaskStatus.SUCCEEDED:
             self.binding = binding.after_success(self.binding, final.task_id)
+            self._succeeded = tuple(dict.fromkeys((*self._succeeded, final.task_id)))[:2]
 
     # -- steps --------------------------------------------------------------------------------
 
@@ -201,7 +203,7 @@ class Journal:
     async def finish_step(self, end: StepEnd, sign: Callable[[ChainHead], bytes] | None) -> Receipt | None:
         """Outcome, receipt, report and log lines in one transaction; `sign` runs inside it."""
         receipt = await self._write(functools.partial(steps.finish, end=end, sign=sign))
-        self._bind(end.final)
+        self._note_end(end.final)
         return receipt
 
     def reusable(self, task_id: str, step_id: str, receipt_digest: str) -> ReusableStep | None:

@@ -147,11 +147,6 @@ def cancel(db: sqlite3.Connection, order: Cancelling, now_ms: int) -> bool:
     return False
 
 
-def ended_since(db: sqlite3.Connection, at_ms: int, but: str) -> bool:
-    query = "SELECT 1 FROM tasks WHERE finished_ms >= ? AND task_id != ? AND state = 'succeeded' LIMIT 1"
-    return db.execute(query, (at_ms, but)).fetchone() is not None
-
-
 def open_attempts(db: sqlite3.Connection) -> set[str]:
     return {row[0] for row in db.execute("SELECT attempt_uid FROM tasks WHERE state = 'open'")}
 
