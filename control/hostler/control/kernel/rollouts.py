@@ -14,6 +14,7 @@ from hostler.control.kernel import changes, rollout_plan
 from hostler.control.kernel import rollout_events as told
 from hostler.control.kernel.agent_commands import CreateRollout, MoveRollout
 from hostler.control.kernel.agent_rows import NodeAgentRow, RolloutNodeRow, RolloutRow
+from hostler.control.kernel.agent_versions import PINNED
 from hostler.control.kernel.allocation_states import OK, fits
 from hostler.control.kernel.events import json_text
 from hostler.control.kernel.model import Decision, Draft
@@ -51,7 +52,8 @@ def create(draft: Draft, command: CreateRollout) -> Decision:
     planned = rollout_plan.waves_of(candidates, command.settings)
     waves = rollout_plan.wave_list(planned)
     if not waves:
-        raise error("empty_target", "no node needs that version, or none can get it", pointer="/nodes")
+        why = next((f"; {node.name}: {node.skip}" for node in planned if node.skip), "")
+        raise error("empty_target", f"no node needs that version, or none can get it{why}", pointer="/nodes")
     _refuse_open(draft, (node.node_id for node in planned if not node.skip))
     skipped = tuple(node for node in planned if node.skip)
     plan = Plan(
@@ -110,6 +112,8 @@ def _candidate(draft: Draft, command: CreateRollout, node: NodeRow, suites: set[
         skip = "it runs that version already"
     elif suite and suite not in suites:
         skip, code = f"there is no package of that version for {suite}", "release_missing"
+    elif not command.nodes and agent and _is_pinned_elsewhere(agent, command.target_version):
+        skip = f"it is pinned to {agent.pinned_version}, and was not named"
     return Candidate(
         node_id=node.node_id,
         name=node.name,
@@ -121,6 +125,10 @@ def _candidate(draft: Draft, command: CreateRollout, node: NodeRow, suites: set[
         skip=skip,
         error_code=code,
     )
+
+
+def _is_pinned_elsewhere(agent: NodeAgentRow, version: str) -> bool:
+    return agent.channel == PINNED and agent.pinned_version != version
 
 
 def _chosen(draft: Draft, command: CreateRollout) -> list[NodeRow]:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from hostler.base.errors import HostlerError
-from hostler.control.kernel.agent_commands import AdvanceAgents
+from hostler.control.kernel.agent_commands import AdvanceAgents, SetNodeAgent
 from hostler.control.kernel.commands import RevokeNode, TargetSelector
 from hostler.control.kernel.rollout_rows import afresh
 from support.agents import NEW, OLD
@@ -47,6 +47,33 @@ def test_nodes_on_the_version_and_revoked_ones_are_skipped_with_the_reason() -> 
         there: ("skipped", "it runs that version already", ""),
         revoked: ("skipped", "its identity is revoked", "revoked"),
     }
+
+
+def pinned(rollouts: Rollouts, version: str) -> str:
+    node = rollouts.node()
+    rollouts.run(SetNodeAgent(actor=ADMIN, node_id=node, channel="pinned", version=version, correlation_id="c"))
+    return node
+
+
+def test_LC_01_a_pinned_node_gets_another_version_only_where_it_is_named() -> None:
+    rollouts = Rollouts(1)
+    held, there = pinned(rollouts, OLD), pinned(rollouts, NEW)
+    plan = rollouts.create(dry_run=True)
+    assert {node.node_id: node.skip for node in plan.nodes} == {
+        rollouts.nodes[0]: "",
+        there: "",
+        held: f"it is pinned to {OLD}, and was not named",
+    }
+    assert [node.skip for node in rollouts.create(nodes=[held], dry_run=True).nodes] == [""]
+
+
+def test_LC_01_a_rollout_for_which_pins_leave_nobody_says_so() -> None:
+    rollouts = Rollouts(0)
+    held = pinned(rollouts, OLD)
+    with pytest.raises(HostlerError, match=rf"none can get it; \S+: it is pinned to {OLD}") as refusal:
+        rollouts.create()
+    assert refusal.value.code == "empty_target"
+    rollouts.create(nodes=[held])
 
 
 def test_labels_choose_among_those_named() -> None:
