@@ -166,7 +166,8 @@ class Watch:
             _log.error("trial.not_written", error=err)
             if slots.current(self._places) == trial.slot:
                 self._link_anyhow(trial.from_slot)
-                await self._restart()
+                if slots.current(self._places) != trial.slot:
+                    await self._restart()
             await asyncio.sleep(_AGAIN_S)
 
     def _link_anyhow(self, slot: str) -> None:

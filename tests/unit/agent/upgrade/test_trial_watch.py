@@ -326,14 +326,12 @@ def test_a_record_that_nobody_can_read_ends_the_watch(machine: Machine) -> None:
     assert machine.restarts == 0
 
 
-@pytest.mark.parametrize("link", [True, False])
-def test_LC_16_a_full_disk_does_not_keep_a_node_on_a_version_that_failed(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, link: bool
-) -> None:
-    """Nothing can be written until the version has gone; where not even a link can, the installed package runs."""
+def fill_disk(machine: Machine, monkeypatch: pytest.MonkeyPatch, *, link: bool) -> list[str]:
+    """From the switch on, until five times was in vain: no word of a return goes to the disk, and no link unless
+    `link`. → what ran after each restart."""
     monkeypatch.setattr(trial_watch, "_AGAIN_S", 0.01)
-    machine.behaves = {"two": HANGS}
-    real, refused = records.write, 0
+    real, links, begin = records.write, Path.symlink_to, machine.begin
+    refused, seen = 0, list[str]()
 
     def full(path: Path, value: msgspec.Struct) -> None:
         nonlocal refused
@@ -342,17 +340,10 @@ def test_LC_16_a_full_disk_does_not_keep_a_node_on_a_version_that_failed(
             raise error("file_error", "No space left on device")
         real(path, value)
 
-    links = Path.symlink_to
-
     def no_link(path: Path, target: str) -> None:
         if refused < 5:
             raise OSError(28, "No space left on device")
         links(path, target)
-
-    monkeypatch.setattr(records, "write", full)
-    ordered(machine, trial_ms=50)
-    seen: list[str] = []
-    begin = machine.begin
 
     async def noted(unit: str, action: str) -> None:
         if not link and not seen:
@@ -360,19 +351,47 @@ def test_LC_16_a_full_disk_does_not_keep_a_node_on_a_version_that_failed(
         await begin(unit, action)
         seen.append(machine.running)
 
+    monkeypatch.setattr(records, "write", full)
     monkeypatch.setattr(machine, "begin", noted)
+    return seen
+
+
+@pytest.mark.parametrize("link", [True, False])
+def test_LC_16_a_full_disk_does_not_keep_a_node_on_a_version_that_failed(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, link: bool
+) -> None:
+    """Nothing can be written until the version has gone; where not even a link can, the installed package runs."""
+    machine.behaves = {"two": HANGS}
+    ordered(machine, trial_ms=50)
+    seen = fill_disk(machine, monkeypatch, link=link)
     machine.watch()
     assert seen == ["two", "one" if link else PACKAGED, "one"]
     check_end(machine, "one", RETURNED)
 
 
-def test_LC_13_a_return_to_the_installed_package_stands_its_trial(machine: Machine) -> None:
-    ordered(machine)
+def ordered_back(machine: Machine, trial_ms: int = 200) -> None:
+    """To the installed package, which stands its trial too."""
+    ordered(machine, trial_ms)
     trial, package = records.trial(machine.places), slots.found(machine.places, PACKAGED)
     assert trial is not None
     assert package is not None
     back = {"slot": PACKAGED, "version": package.version, "kind": records.ROLLBACK}
     records.write(machine.places.trial, msgspec.structs.replace(trial, **back))
+
+
+def test_LC_16_on_a_full_disk_the_installed_package_is_not_started_again_and_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the last that is left while no link to another can be made: it runs until one can."""
+    machine.behaves = {PACKAGED: HANGS}
+    ordered_back(machine, trial_ms=50)
+    seen = fill_disk(machine, monkeypatch, link=False)
+    machine.watch()
+    assert seen == [PACKAGED, "one", "one"]
+
+
+def test_LC_13_a_return_to_the_installed_package_stands_its_trial(machine: Machine) -> None:
+    ordered_back(machine)
     machine.watch()
     verdict = records.verdict(machine.places, "uid")
     assert verdict is not None
