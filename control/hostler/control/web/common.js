@@ -3,7 +3,9 @@ export const $ = (id) => document.getElementById(id);
 export const who = { token: "" }; // kept in this page's memory alone
 
 export async function api(path) {
-  const answer = await fetch(path, { headers: { authorization: `Bearer ${who.token}` } });
+  const answer = await fetch(path, { headers: { authorization: `Bearer ${who.token}` } }).catch((error) => {
+    throw new Error(`The control plane does not answer (${error.message}). What is shown may be old.`);
+  });
   const body = await answer.json();
   if (!answer.ok) throw Object.assign(new Error(`${body.detail} (${body.error_code}). ${body.hint}`), { code: body.error_code });
   return body;

@@ -1,5 +1,5 @@
 // Nodes and operations of one project, live. Uses the public API and nothing else.
-import { $, api, cell, headings, who } from "/common.js";
+import { $, api, cell, headings, say, who } from "/common.js";
 
 const state = { project: "", watching: null };
 
@@ -21,11 +21,23 @@ async function refresh() {
     row.tabIndex = 0;
     row.append(cell(operation.operation_id), cell(`${operation.operation_type}@${operation.version}`),
       cell(operation.status, operation.status), cell(operation.error_code));
-    const open = () => watch(`${base}/operations/${operation.operation_id}`);
+    const open = () => told(watch(`${base}/operations/${operation.operation_id}`));
     row.addEventListener("click", open);
     row.addEventListener("keydown", (event) => event.key === "Enter" && open());
     return row;
   }));
+}
+
+// What went wrong stands above the tables until something goes well again; what they show stays.
+async function told(work) {
+  try {
+    await work;
+    say($("message"), "");
+    return true;
+  } catch (error) {
+    if (error.name !== "AbortError") say($("message"), error.message); // another operation was opened meanwhile
+    return false;
+  }
 }
 
 function show(operation, progress) {
@@ -90,12 +102,6 @@ $("who").addEventListener("submit", async (event) => {
   event.preventDefault();
   who.token = $("token").value.trim();
   state.project = $("project").value.trim();
-  try {
-    await refresh();
-    document.querySelector("main").hidden = false;
-    $("message").textContent = "";
-  } catch (error) {
-    $("message").textContent = error.message;
-  }
+  if (await told(refresh())) document.querySelector("main").hidden = false;
 });
-setInterval(() => !document.querySelector("main").hidden && refresh().catch(() => {}), 5000);
+setInterval(() => !document.querySelector("main").hidden && told(refresh()), 5000);
