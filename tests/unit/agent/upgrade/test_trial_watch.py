@@ -204,7 +204,6 @@ def test_K7_cut_off_at_any_write_a_trial_converges(machine: Machine, new: str, m
 def test_U1_a_watcher_that_is_killed_again_and_again_still_judges(machine: Machine) -> None:
     machine.behaves = {"two": HANGS}
     ordered(machine, trial_ms=300)
-    began = time.monotonic()
 
     async def killed() -> None:
         async def served() -> bool:
@@ -220,7 +219,6 @@ def test_U1_a_watcher_that_is_killed_again_and_again_still_judges(machine: Machi
             continue
         break
     check_end(machine, "one", RETURNED)
-    assert time.monotonic() - began < 3
     assert machine.restarts == 2, "to the new version once, and back once"
 
 

@@ -122,7 +122,7 @@ async def test_AZ_11_a_rule_without_end_is_a_refusal_and_holds_nobody_up(tmp_pat
             while not all(task.done() for task in tasks):
                 await asyncio.sleep(0.01)
                 turns += 1
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 20
         assert turns > 3, "the loop went on meanwhile"  # of thirty, on a machine with nothing else to do
         for task in tasks:
             assert not task.result().allowed
