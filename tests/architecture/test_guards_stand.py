@@ -1,8 +1,10 @@
 """Every guard that a test takes out still stands, once, where the test looks for it, and so do the tests that miss it:
 one that was moved is seen here at once, while its own test may be among those that a run leaves out."""
 
+import getpass
 import importlib.util
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.mutant import Guard
+from support.mutant import Guard, outcome_without
 
 TESTS = Path(__file__).parents[1]
 FILES = sorted((TESTS / "guards").glob("test_*.py"))
@@ -71,3 +73,16 @@ def test_every_test_that_misses_a_guard_is_where_the_table_says(path: Path) -> N
     for each in set(named_tests(list(vars(loaded(path)).values()))):
         file, _, test = each.partition("::")
         assert f"def {test.partition('[')[0]}" in f"def {(TESTS / file).read_text()}", each
+
+
+def test_a_run_without_a_guard_leaves_the_place_of_the_others_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their tasks run as somebody else, who has to get there; a pytest that starts lets nobody into its own."""
+    monkeypatch.setenv("PYTEST_DEBUG_TEMPROOT", str(tmp_path))
+    place = tmp_path / f"pytest-of-{getpass.getuser()}"
+    place.mkdir(mode=0o755)
+    guard = Guard("hostler.base.strict", "if canonical_json(value) != data:", "if False:")
+    run = outcome_without(guard, "tests/unit/agent/host/test_records.py")  # which writes, and does not miss it
+    assert run.returncode == 0, run.stdout
+    assert stat.S_IMODE(place.stat().st_mode) == 0o755

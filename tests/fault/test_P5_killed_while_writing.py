@@ -53,8 +53,8 @@ def killed_after(directory: Path, lines: int) -> list[tuple[str, str]]:
     finally:
         process.send_signal(signal.SIGKILL)
         rest, _ = process.communicate()
-    answered += [tuple(line.split()) for line in rest.splitlines() if line.count(" ") == 1]  # type: ignore[misc]
-    return answered
+    whole = [line.split() for line in rest.splitlines(keepends=True) if line.endswith("\n")]
+    return answered + [(what, operation_id) for what, operation_id in whole]
 
 
 @pytest.mark.parametrize("lines", [1, 25, 150])

@@ -36,7 +36,12 @@ class Guard:
 def outcome_without(guard: Guard, *tests: str) -> subprocess.CompletedProcess[str]:
     """Return code 1 means that a test failed, or hung; 0 that nobody noticed."""
     command = [sys.executable, "-m", "pytest", "-p", "support.mutant", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    environment = dict(os.environ) | {VARIABLE: json.dumps(asdict(guard)), "PYTHONPATH": str(ROOT / "tests")}
+    own = {
+        VARIABLE: json.dumps(asdict(guard)),
+        "PYTHONPATH": str(ROOT / "tests"),
+        "PYTEST_DEBUG_TEMPROOT": _temporary(),
+    }
+    environment = dict(os.environ) | own
     with tempfile.TemporaryFile("w+") as said:  # a pipe would stay open with whatever outlives the tests
         run = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
@@ -49,6 +54,14 @@ def outcome_without(guard: Guard, *tests: str) -> subprocess.CompletedProcess[st
             run.wait()
         said.seek(0)
         return subprocess.CompletedProcess(command, code, said.read(), "")
+
+
+def _temporary() -> str:
+    """Its own: a pytest that starts shuts the place of all others of this user, and what runs there as somebody else
+    finds nothing any more."""
+    made = Path(tempfile.gettempdir()) / f"guards-{os.getuid()}"
+    made.mkdir(mode=0o755, exist_ok=True)
+    return str(made)
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
