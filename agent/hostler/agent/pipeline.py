@@ -106,7 +106,8 @@ class Pipeline:
                 item = await self._inbox.get()
                 if isinstance(item, Tasks):
                     for envelope in item.envelopes:
-                        await self._take(group, envelope)
+                        self._take(group, envelope)
+                        await asyncio.sleep(0)  # what was taken begins while the rest is judged
                 elif isinstance(item, CatalogUpdate):
                     await self._trusted.take_catalog(item)
                     self._changed()
@@ -167,7 +168,7 @@ class Pipeline:
             for wait in waits:
                 wait.cancel()
 
-    async def _take(self, group: asyncio.TaskGroup, envelope: Envelope) -> None:
+    def _take(self, group: asyncio.TaskGroup, envelope: Envelope) -> None:
         verdict = admit(envelope, self._view(), self._clock.now_ms())
         if isinstance(verdict, Admitted):
             # registered at once, so that the next envelope of the same batch is judged by it

@@ -81,6 +81,24 @@ async def test_containers_take_no_slot_and_are_bounded_by_their_own(tmp_path: Pa
         assert made.in_slots == 0
 
 
+async def test_what_was_taken_begins_while_the_rest_of_its_batch_is_judged(tmp_path: Path) -> None:
+    """Judging hundreds takes a while, in which nothing else of the agent would have its turn."""
+    async with pipeline(tmp_path, parallel=4) as (node, made, runs, inbox, _):
+        taken: list[int] = []
+        begin = runs.run
+
+        async def noted(admitted: Any, cancelled: asyncio.Event) -> None:
+            taken.append(made.running)
+            await begin(admitted, cancelled)
+
+        runs.run = noted  # type: ignore[method-assign]
+        await inbox.put(Tasks(tuple(sent(node, "demo.write") for _ in range(40))))
+        await until(lambda: made.running == 40)
+        assert taken[0] < 10, "the first one waited for most of the others"
+        runs.let_go.set()
+        await until(lambda: made.running == 0)
+
+
 async def test_EF_07_a_drain_lets_a_container_run_on_and_starts_no_other(tmp_path: Path) -> None:
     async with pipeline(tmp_path, parallel=1, containers=2) as (node, made, runs, inbox, _):
         await inbox.put(Tasks((sent(node, "job.test"),)))

@@ -13,6 +13,7 @@ from hostler.base.logs import get_logger
 T = TypeVar("T")
 STORAGE_CODES = ("disk_full", "storage_unhealthy")
 _log = get_logger("hostler.agent.runner.patience")
+_RNG = random.Random()  # seeded once: that costs more than most writes
 
 
 async def durably(write: Callable[[], Awaitable[T]]) -> T:
@@ -20,7 +21,6 @@ async def durably(write: Callable[[], Awaitable[T]]) -> T:
 
     Ends only with the process: what was not written then is found by `probe` after the restart.
     """
-    rng = random.Random()
     for attempt in itertools.count():
         try:
             return await write()
@@ -29,5 +29,5 @@ async def durably(write: Callable[[], Awaitable[T]]) -> T:
                 raise
             if attempt == 0:
                 _log.error("journal.write_delayed", error=err)
-        await asyncio.sleep(full_jitter(attempt, base_s=0.05, cap_s=5.0, rng=rng))
+        await asyncio.sleep(full_jitter(attempt, base_s=0.05, cap_s=5.0, rng=_RNG))
     raise AssertionError("unreachable")
