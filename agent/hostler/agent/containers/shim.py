@@ -32,7 +32,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[3]))  # -I and -S: nothing else is searched
 
 from hostler.agent.containers import shim_child, shim_log
-from hostler.agent.host.reaper import children, inherit_orphans
+from hostler.agent.host.descendants import children, inherit_orphans
 
 MESSAGE_BYTES = 128 * 1024
 KILL_LIMIT_S = 5.0

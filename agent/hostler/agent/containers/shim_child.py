@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hostler.agent.containers import shim_mounts
-from hostler.agent.host.reaper import children, inherit_orphans
+from hostler.agent.host.descendants import children, inherit_orphans
 
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _CLEAR_ALL = 1, 24, 38, 47, 4
 _CAPABILITIES_3 = 0x2008_0522

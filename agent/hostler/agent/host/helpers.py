@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 
 from hostler.agent.host.cgroups import Groups
-from hostler.agent.host.reaper import MESSAGE_BYTES, children, inherit_orphans
+from hostler.agent.host.descendants import children, inherit_orphans
+from hostler.agent.host.reaper import MESSAGE_BYTES
 from hostler.base.errors import error
 
 IDLE_S = 60.0

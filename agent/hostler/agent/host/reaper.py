@@ -34,6 +34,7 @@ from typing import Any
 
 from hostler.agent.host.confine import Confined, Unconfined, Walls
 from hostler.agent.host.confine import settle as wall_in
+from hostler.agent.host.descendants import children, inherit_orphans
 from hostler.agent.host.seccomp import machine
 from hostler.agent.host.watcher import Watcher
 
@@ -44,7 +45,7 @@ FIRST_SECRET_FD = 3  # in the child; `/proc/self/fd/N` in its arguments counts f
 _POLL_S = 86_400.0  # poll(2) counts milliseconds in 32 bits, and a task may run for a year
 KILL_LIMIT_S = 5.0  # after this a process that ignores SIGKILL hangs in the kernel (K5)
 
-_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 4, 36, 47, 4
+_PR_SET_DUMPABLE, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 4, 47, 4
 _ABOVE = 64  # where descriptors stand that must survive the child's own 0, 1, 2, 3, ...
 _OPEN_RECORD = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 # What Python or `main` ignores must not be ignored by the command.
@@ -138,26 +139,6 @@ class Tree:
             time.sleep(pause)
             pause = min(pause * 2, 0.02)
         return True
-
-
-def children() -> list[int]:
-    """Direct children of every thread, orphans taken over included."""
-    me, found = os.getpid(), []
-    try:
-        for thread in os.listdir("/proc/self/task"):  # noqa: PTH208 - pathlib is heavy here
-            with open(f"/proc/self/task/{thread}/children", "rb") as file:  # noqa: PTH123
-                found += [int(word) for word in file.read().split()]
-    except FileNotFoundError:  # a thread that has just ended, or a kernel without CONFIG_PROC_CHILDREN
-        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent(pid) == me]  # noqa: PTH208
-    return found
-
-
-def _parent(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, IndexError, ValueError):
-        return -1
 
 
 def pinned(path: str, sha256: str) -> int:
@@ -354,12 +335,6 @@ def _ending(status: int | None) -> dict[str, int]:
     if status is None:
         return {"status": -1, "signal": 0}
     return {"status": max(status, -1), "signal": max(-status, 0)}
-
-
-def inherit_orphans() -> None:
-    """Orphans below this process become its children from now on."""
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "cannot become a subreaper")
 
 
 def settle() -> None:
