@@ -58,8 +58,8 @@ def create(settings: Settings, count: int, follow: bool, output: str, **options:
 
 @command.command(name="list")
 @click.option("--all", "everything", is_flag=True, help="of every project (administrators)")
-@click.option("--state", type=click.Choice(STATES))
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--state", type=click.Choice(STATES), help="only those in it")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="how many at most")
 @output_option
 @click.pass_obj
 @guarded
@@ -133,7 +133,13 @@ def retry(settings: Settings, allocation_id: str, output: str) -> None:
 
 @command.command()
 @click.argument("allocation_id")
-@click.option("--until", type=click.Choice(["active", "released"]), default="released", show_default=True)
+@click.option(
+    "--until",
+    type=click.Choice(["active", "released"]),
+    default="released",
+    show_default=True,
+    help="the state to wait for",
+)
 @output_option
 @click.pass_obj
 @guarded

@@ -39,7 +39,9 @@ def command() -> None:
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--base", type=_FILE, help="the catalog in use: its approvals are kept for what has not changed")
 @click.option("--version", "number", type=click.IntRange(min=1), help="catalog version [default: minutes since 1970]")
-@click.option("--valid-days", type=click.IntRange(1, 3650), default=180, show_default=True)
+@click.option(
+    "--valid-days", type=click.IntRange(1, 3650), default=180, show_default=True, help="how long the catalog is good"
+)
 @click.option("--file", "-o", "target", required=True, type=click.Path(path_type=Path), help="proposal to write")
 @output_option
 @guarded

@@ -25,7 +25,7 @@ def bundle() -> None:
 
 
 @bundle.command(name="list")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="how many at most")
 @output_option
 @click.pass_obj
 @guarded

@@ -47,8 +47,16 @@ def run(settings: Settings, job: str, task_index: int, stdin: bool, tty: bool, c
 @click.command()
 @click.argument("job")
 @click.option("--task", "task_index", type=click.IntRange(0), default=0, show_default=True, help="index of the task")
-@click.option("--kind", type=click.Choice(["cpu", "threads", "memory"]), default="cpu", show_default=True)
-@click.option("--seconds", type=click.IntRange(1, 300), default=10, show_default=True)
+@click.option(
+    "--kind",
+    type=click.Choice(["cpu", "threads", "memory"]),
+    default="cpu",
+    show_default=True,
+    help="what is looked at",
+)
+@click.option(
+    "--seconds", type=click.IntRange(1, 300), default=10, show_default=True, help="for how long it is looked at"
+)
 @output_option
 @click.pass_obj
 @guarded

@@ -47,7 +47,11 @@ def run_options(function: Any) -> Any:
             click.option("--port", "ports", multiple=True, help="name of a port; the node gives a number (repeatable)"),
             click.option("--env", "-e", "env", multiple=True, help="NAME=VALUE, or NAME from here (repeatable)"),
             click.option(
-                "--env-file", "env_files", multiple=True, type=click.Path(path_type=Path), help="(repeatable)"
+                "--env-file",
+                "env_files",
+                multiple=True,
+                type=click.Path(path_type=Path),
+                help="file of such lines (repeatable)",
             ),
             click.option(
                 "--constraint", "-c", "constraints", multiple=True, help="zone=a, 'zone in a,b', zone (repeatable)"
@@ -56,14 +60,26 @@ def run_options(function: Any) -> Any:
             click.option("--placement", type=click.Choice(["pack", "spread"]), help="onto few nodes, or many [pack]"),
             click.option("--gang", is_flag=True, help="all tasks or none"),
             click.option("--gang-topology", default="", metavar="LABEL", help="… on nodes that share this label"),
-            click.option("--priority", type=click.Choice(list(PRIORITIES)), help="[normal]"),
+            click.option(
+                "--priority", type=click.Choice(list(PRIORITIES)), help="who goes first, and who gives way [normal]"
+            ),
             click.option("--retries", type=click.IntRange(min=0), help="tries after a failure of the task [0]"),
             click.option("--timeout", type=SECONDS, help="of each try: 90s, 2h"),
             click.option("--scheduling-timeout", type=SECONDS, help="how long it may wait for a place"),
-            click.option("--network", type=click.Choice(["isolated", "host"]), help="[isolated]"),
-            click.option("--security", type=click.Choice(["restricted", "default", "privileged"]), help="[default]"),
-            click.option("--runtime", type=click.Choice(["containerd", "docker", "process"]), help="[the node's own]"),
-            click.option("--mount", "mounts", multiple=True, metavar="SOURCE:TARGET[:rw]", help="(repeatable)"),
+            click.option(
+                "--network", type=click.Choice(["isolated", "host"]), help="its own, or the node's [isolated]"
+            ),
+            click.option(
+                "--security", type=click.Choice(["restricted", "default", "privileged"]), help="its walls [default]"
+            ),
+            click.option(
+                "--runtime",
+                type=click.Choice(["containerd", "docker", "process"]),
+                help="what runs it [what the node prefers]",
+            ),
+            click.option(
+                "--mount", "mounts", multiple=True, metavar="SOURCE:TARGET[:rw]", help="of the node (repeatable)"
+            ),
             click.option("--allocation", default="", help="only on nodes of this allocation"),
             click.option("--existing", type=click.Choice(["error", "keep", "replace"]), help="if it runs [error]"),
         ]

@@ -17,7 +17,7 @@ from hostler.cli.settings import Settings
 @click.option("--state", "states", multiple=True, type=click.Choice(api.STATES), help="(repeatable)")
 @click.option("--user", default="", help="only jobs of this user")
 @click.option("--below", default="", metavar="PATH", help="only this job and the ones below it")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="how many at most, the newest")
 @output_option
 @click.pass_obj
 @guarded

@@ -73,7 +73,9 @@ def get(settings: Settings, node: str, output: str) -> None:
 @click.option("--org", default="", help="tenant that will own the node")
 @click.option("--pool", is_flag=True, help="the node belongs to no tenant and is lent by allocations")
 @click.option("--label", "labels", multiple=True, help="label of the node, name=value (repeatable)")
-@click.option("--valid-minutes", type=click.IntRange(1, 43_200), default=60, show_default=True)
+@click.option(
+    "--valid-minutes", type=click.IntRange(1, 43_200), default=60, show_default=True, help="how long it can be used"
+)
 @click.option("--file", "-o", "target", type=click.Path(path_type=Path), help="write the token here, mode 0600")
 @output_option
 @click.pass_obj

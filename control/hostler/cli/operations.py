@@ -139,8 +139,10 @@ def get(settings: Settings, operation_id: str, output: str) -> None:
 
 
 @command.command(name="list")
-@click.option("--status", type=click.Choice(["queued", "running", "succeeded", "failed", "canceled"]))
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option(
+    "--status", type=click.Choice(["queued", "running", "succeeded", "failed", "canceled"]), help="only those in it"
+)
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="how many at most, the newest")
 @output_option
 @click.pass_obj
 @guarded

@@ -19,10 +19,12 @@ def command() -> None:
 
 @command.command()
 @click.argument("name")
-@click.option("--role", type=click.Choice(ROLES), required=True)
+@click.option("--role", type=click.Choice(ROLES), required=True, help="what it may do")
 @click.option("--org", default="", help="tenant the role is limited to")
 @click.option("--scope-project", default="", help="project the role is limited to")
-@click.option("--valid-days", type=click.IntRange(1, 3650), default=365, show_default=True)
+@click.option(
+    "--valid-days", type=click.IntRange(1, 3650), default=365, show_default=True, help="how long its token is good"
+)
 @click.option("--file", "-o", "target", type=click.Path(path_type=Path), help="write the token here, mode 0600")
 @output_option
 @click.pass_obj

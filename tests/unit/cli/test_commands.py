@@ -20,13 +20,25 @@ def run(*arguments: str, stdin: str | None = None) -> Result:
 
 
 def commands() -> Iterator[tuple[str, ...]]:
-    context = click.Context(main)
+    """Groups and what is in them, however deep."""
     for name in GROUPS:
-        group = main.get_command(context, name)
-        assert group is not None
-        yield (name,)
-        if isinstance(group, click.Group):
-            yield from ((name, inner) for inner in group.list_commands(context))
+        yield from _below((name,))
+
+
+def _below(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    yield path
+    if isinstance(group := command_at(path), click.Group):
+        for name in group.list_commands(click.Context(group)):
+            yield from _below((*path, name))
+
+
+def command_at(path: tuple[str, ...]) -> click.Command:
+    command: click.Command | None = main
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), name)
+    assert command is not None
+    return command
 
 
 @pytest.mark.parametrize("path", list(commands()), ids=" ".join)
@@ -39,15 +51,9 @@ def test_every_command_has_help_that_says_something(path: tuple[str, ...]) -> No
     assert not described.startswith("Options")
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in commands() if path[0] in ("agents", "releases", "rollouts")], ids=" ".join
-)
-def test_every_option_about_agents_says_what_it_is_for(path: tuple[str, ...]) -> None:
-    command: click.Command | None = main
-    for name in path:
-        assert isinstance(command, click.Group)
-        command = command.get_command(click.Context(command), name)
-    assert command is not None
+@pytest.mark.parametrize("path", list(commands()), ids=" ".join)
+def test_every_option_says_what_it_is_for(path: tuple[str, ...]) -> None:
+    command = command_at(path)
     options = [each for each in command.params if isinstance(each, click.Option)]
     assert [each.opts for each in options if not (each.help or "").partition("[")[0]] == []
 
