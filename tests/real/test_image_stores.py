@@ -100,10 +100,10 @@ def _small() -> Any:
 
 class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """The two calls of the Docker Engine API that are made, as its reference describes them; older ones than `version`
-    are refused, as by Docker 29.0."""
+    are refused, as by Docker 29.0. `by_manifest`: it keeps images in containerd's store, and names them otherwise."""
 
     version = "1.41"
-
+    by_manifest = False
     daemon_threads = True
 
     def __init__(self, path: Path) -> None:
@@ -149,7 +149,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             described = json.load(archive.extractfile("manifest.json"))  # type: ignore[arg-type]
             config = described[0]["Config"]
             assert all(one in archive.getnames() for one in described[0]["Layers"])
-        self.server.images.add(f"sha256:{config.rpartition('/')[2]}")
+            (manifest,) = json.load(archive.extractfile("index.json"))["manifests"]  # type: ignore[arg-type]
+        name = manifest["digest"] if self.server.by_manifest else f"sha256:{config.rpartition('/')[2]}"
+        self.server.images.add(name)
         self._say(200, {"stream": "Loaded image"})
 
     def _say(self, status: int, body: dict[str, str]) -> None:
@@ -172,11 +174,11 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
         server.server_close()
 
 
-@pytest.mark.parametrize("version", ["1.41", "1.44"])
+@pytest.mark.parametrize(("version", "by_manifest"), [("1.41", False), ("1.44", False), ("1.44", True)])
 async def test_an_image_is_loaded_into_docker_and_found_by_its_id(
-    tmp_path: Path, held: Registry, engine: Engine, version: str
+    tmp_path: Path, held: Registry, engine: Engine, version: str, by_manifest: bool
 ) -> None:
-    engine.version = version
+    engine.version, engine.by_manifest = version, by_manifest
     digest = held.image("team/a", layer(("etc/motd", b"docker\n")))
     name = f"{held.name}/team/a@{digest}"
     puller = OciPuller(tmp_path, held.certs.ca)

@@ -1,7 +1,8 @@
 """The Docker Engine's store, by its API over the local socket.
 
-The engine names images by the digest of their configuration; a digest of a registry it keeps only for what it has
-pulled itself. So the image is found, and has to be run, by that id.
+The engine names images by the digest of their configuration, or, where it keeps them in containerd's store as Docker 29
+does by itself, of their manifest; a digest of a registry it keeps only for what it has pulled itself. So the image is
+found, and has to be run, by that id.
 """
 
 import asyncio
@@ -38,7 +39,13 @@ class Docker:
         return httpx.AsyncClient(transport=transport, base_url="http://docker", timeout=timeout, trust_env=False)
 
     async def present(self, name: str, found: Found, deadline: Deadline, cancelled: asyncio.Event) -> str:
-        wanted = found.manifest.config.digest
+        for wanted in (found.manifest.config.digest, found.descriptor.digest):
+            if await self._holds(wanted, deadline):
+                return wanted
+        return ""
+
+    async def _holds(self, wanted: str, deadline: Deadline) -> bool:
+        """Raises `image_store`."""
         try:
             async with self._client(deadline) as client:
                 answer = await client.get(f"/v{self._version}/images/{wanted}/json")
@@ -46,12 +53,12 @@ class Docker:
                     self._version = later
                     answer = await client.get(f"/v{later}/images/{wanted}/json")
             if answer.status_code == 404:
-                return ""
+                return False
             answer.raise_for_status()
             image = msgspec.json.decode(answer.content, type=_Image)
         except (httpx.HTTPError, msgspec.MsgspecError) as err:
             raise _failed("does not say which images it has", err) from err
-        return wanted if image.Id == wanted else ""
+        return image.Id == wanted
 
     async def load(self, archive: str, name: str, found: Found, deadline: Deadline, cancelled: asyncio.Event) -> str:
         async def body() -> AsyncIterator[bytes]:
