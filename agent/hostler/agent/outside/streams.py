@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Stream:
-    """Why it ended is what the other side said: a write that fails puts a reason of this side's gRPC in its place."""
+    """Keeps why the other side ended it: gRPC puts the failure of a write in the place of that."""
 
     def __init__(self, call: Any) -> None:
         self._call = call
@@ -46,7 +46,11 @@ class Stream:
     def _ended(self, call: Any) -> None:
         """In the very moment: by the next turn of the loop a write may have failed."""
         self._first = grpc.aio.AioRpcError(
-            _at_once(call.code()), grpc.aio.Metadata(), _at_once(call.trailing_metadata()), _at_once(call.details())
+            _at_once(call.code()),
+            grpc.aio.Metadata(),
+            _at_once(call.trailing_metadata()),
+            details=_at_once(call.details()),
+            debug_error_string="",
         )
 
 
