@@ -58,8 +58,8 @@ def _one(rollout_id: str, action: str = "") -> str:
 @click.pass_obj
 @guarded
 def create(settings: Settings, version: str, follow: bool, dry_run: bool, output: str, **options: Any) -> None:
-    """Bring VERSION to nodes: a canary, then wave by wave. Without --node and --label to all that run another one
-    and are not pinned.
+    """Bring VERSION to nodes: a canary, then wave by wave. Without --node and --label to all that run another one.
+    A node that is pinned to another version is left out unless --node names it.
 
     \b
     hostler rollouts create 1.4.0 --by region --canary 2 --approval after_canary --dry-run

@@ -1,9 +1,6 @@
 """gRPC statuses as our errors: the code travels in the trailing metadata."""
 
-import asyncio
 from typing import Any
-
-import grpc.aio
 
 from hostler.base.codes import CODES
 from hostler.base.errors import HostlerError, error
@@ -22,12 +19,3 @@ def as_hostler_error(err: Any, address: str) -> HostlerError:
         return error("method_not_allowed", f"{address} answers, and does not know this call")
     reason = (err.details() or err.code().name).splitlines()[0][:200]
     return error("controller_unreachable", f"no answer from {address}: {reason}")
-
-
-async def written(call: Any, message: Any) -> bool:
-    """False when the call has ended meanwhile: what was said last, and why it ended, is still there to be read."""
-    try:
-        await call.write(message)
-    except (asyncio.InvalidStateError, grpc.aio.AioRpcError):
-        return False
-    return True

@@ -9,7 +9,8 @@ import grpc.aio
 
 from hostler.agent.outside.dial import dial
 from hostler.agent.outside.frames import OpenLink
-from hostler.agent.outside.grpc_errors import as_hostler_error, written
+from hostler.agent.outside.grpc_errors import as_hostler_error
+from hostler.agent.outside.streams import Stream
 from hostler.base.errors import error
 from hostler.v1 import node_pb2
 from hostler.wire.codec_node import control_value
@@ -42,13 +43,12 @@ class Link:
 
     async def _stream(self, channel: grpc.aio.Channel) -> None:
         open_stream = channel.stream_stream(SESSION, None, node_pb2.ControlMessage.FromString)
-        call = open_stream(None, wait_for_ready=False)
-        opened = await written(call, self._order.hello)
+        call = Stream(open_stream(None, wait_for_ready=False))
+        opened = await call.write(self._order.hello)
         try:
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(self._send(call))
-                async for message in call:
-                    await self.take(message)
+                await call.hear(self.take)
                 sending.cancel()
         except BaseExceptionGroup as failed:
             raise _first_cause(failed) from failed
@@ -57,10 +57,10 @@ class Link:
         if not opened:
             raise error("controller_unreachable", "the session ended before it was open")
 
-    async def _send(self, call: Any) -> None:
+    async def _send(self, call: Stream) -> None:
         while True:
             for message in await self.outgoing.get():
-                if not await written(call, message):
+                if not await call.write(message):
                     return
 
     async def take(self, message: node_pb2.ControlMessage) -> None:

@@ -12,7 +12,8 @@ import grpc.aio
 
 from hostler.agent.outside.dial import dial
 from hostler.agent.outside.frames import OpenRelay
-from hostler.agent.outside.grpc_errors import as_hostler_error, written
+from hostler.agent.outside.grpc_errors import as_hostler_error
+from hostler.agent.outside.streams import Stream
 from hostler.base.errors import error
 from hostler.v1 import node_pb2
 from hostler.wire.codec_relay import relay_message, relay_value
@@ -58,13 +59,12 @@ class RelayCall:
         open_stream: Any = channel.stream_stream(
             RELAY, node_pb2.RelayFrame.SerializeToString, node_pb2.RelayFrame.FromString
         )
-        call = open_stream()
-        opened = await written(call, relay_message(RelayOpen(self._order.relay_id)))
+        call = Stream(open_stream())
+        opened = await call.write(relay_message(RelayOpen(self._order.relay_id)))
         try:
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(self._send(call))
-                async for message in call:
-                    await self._forward(relay_value(message))
+                await call.hear(lambda message: self._forward(relay_value(message)))
                 sending.cancel()
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from failed
@@ -73,11 +73,11 @@ class RelayCall:
         if not opened:
             raise error("controller_unreachable", "the relay ended before it was open")
 
-    async def _send(self, call: Any) -> None:
+    async def _send(self, call: Stream) -> None:
         while True:
             frame = await self._outgoing.get()
             if frame is None:
                 await call.done_writing()
                 return
-            if not await written(call, relay_message(frame)):
+            if not await call.write(relay_message(frame)):
                 return

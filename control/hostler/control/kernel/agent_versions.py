@@ -7,6 +7,7 @@ from hostler.control.kernel import agent_releases, changes, events
 from hostler.control.kernel.agent_commands import SetChannel, SetNodeAgent
 from hostler.control.kernel.agent_rows import ChannelRow, NodeAgentRow
 from hostler.control.kernel.model import Decision, Draft
+from hostler.control.kernel.rollout_rows import leave_out
 from hostler.control.kernel.tasks import node_of
 
 replace = msgspec.structs.replace
@@ -65,6 +66,8 @@ def set_node(draft: Draft, command: SetNodeAgent) -> Decision:
     row = replace(before, channel=command.channel, pinned_version=command.version)
     draft.update(row)
     _wish(draft, row, wished(draft, row))
+    if command.version and row != before:
+        leave_out(draft, node.node_id, command.version)
     now = agent_of(draft, node.node_id)
     draft.events.append(
         events.node_event(

@@ -39,6 +39,15 @@ def end(
     told.node_finished(draft, rollout_of(draft, rollout.rollout_id), over)
 
 
+def leave_out(draft: Draft, node_id: str, pinned_version: str) -> None:
+    """A node that is pinned to another version before its turn: what a person wished last counts."""
+    for row in draft.current(draft.view.open_rollout_nodes_of(node_id)):
+        rollout = rollout_of(draft, row.rollout_id)
+        if row.state == PENDING and rollout.target_version != pinned_version:
+            end(draft, rollout, row, SKIPPED, f"it was pinned to {pinned_version} before its turn")
+            draft.rollouts[rollout.rollout_id] = None
+
+
 def afresh(row: RolloutNodeRow) -> RolloutNodeRow:
     """As before its turn; how often it was tried is kept."""
     return replace(

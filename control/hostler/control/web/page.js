@@ -1,7 +1,8 @@
 // Nodes and operations of one project, live. Uses the public API and nothing else.
 import { $, api, cell, headings, say, who } from "/common.js";
 
-const state = { project: "", watching: null };
+const state = { project: "", watching: null, cut: "" }; // cut: an operation whose events ended before it did
+const CUT = "The events of this operation were cut off. What is shown of it may be old.";
 
 function table(id, names, rows) {
   $(id).replaceChildren(headings(...names), ...rows);
@@ -75,10 +76,23 @@ function stepLine(task, step, progress) {
 async function watch(path) {
   state.watching?.abort();
   const abort = (state.watching = new AbortController());
+  state.cut = "";
+  try {
+    await follow(path, abort.signal);
+  } catch (error) {
+    if (state.watching === abort) state.cut = path;
+    throw error instanceof TypeError ? new Error(CUT) : error; // as fetch and its streams say that a connection broke
+  }
+  await refresh();
+}
+
+// Until the operation has ended.
+async function follow(path, signal) {
   const progress = new Map();
   let operation = await api(path);
+  let over = false;
   show(operation, progress);
-  const answer = await fetch(`${path}/events`, { headers: { authorization: `Bearer ${who.token}` }, signal: abort.signal });
+  const answer = await fetch(`${path}/events`, { headers: { authorization: `Bearer ${who.token}` }, signal });
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -89,19 +103,24 @@ async function watch(path) {
     for (const block of blocks) {
       const data = block.split("\n").find((line) => line.startsWith("data: "));
       if (!data) continue;
+      over ||= block.startsWith("event: end\n");
       const event = JSON.parse(data.slice(6));
       if (event.done_units !== undefined) progress.set(`${event.task_id}/${event.step_id}`, event);
       else operation = await api(path);
       show(operation, progress);
     }
   }
-  await refresh();
+  if (!over) throw new Error(CUT);
 }
 
 $("who").addEventListener("submit", async (event) => {
   event.preventDefault();
   who.token = $("token").value.trim();
   state.project = $("project").value.trim();
+  state.cut = "";
   if (await told(refresh())) document.querySelector("main").hidden = false;
 });
-setInterval(() => !document.querySelector("main").hidden && told(refresh()), 5000);
+setInterval(async () => {
+  if (document.querySelector("main").hidden || !(await told(refresh()))) return;
+  if (state.cut) told(watch(state.cut));
+}, 5000);

@@ -49,8 +49,8 @@ def test_nodes_on_the_version_and_revoked_ones_are_skipped_with_the_reason() -> 
     }
 
 
-def pinned(rollouts: Rollouts, version: str) -> str:
-    node = rollouts.node()
+def pinned(rollouts: Rollouts, version: str, node: str = "") -> str:
+    node = node or rollouts.node()
     rollouts.run(SetNodeAgent(actor=ADMIN, node_id=node, channel="pinned", version=version, correlation_id="c"))
     return node
 
@@ -74,6 +74,29 @@ def test_LC_01_a_rollout_for_which_pins_leave_nobody_says_so() -> None:
         rollouts.create()
     assert refusal.value.code == "empty_target"
     rollouts.create(nodes=[held])
+
+
+def test_LC_01_a_node_that_is_pinned_while_it_waits_for_its_turn_keeps_its_version() -> None:
+    rollouts = Rollouts(4)
+    rollouts.create(approval="after_canary")
+    rollouts.play()
+    waiting = [row.node_id for row in rollouts.parts("pending")]
+    pinned(rollouts, OLD, waiting[0])
+    pinned(rollouts, NEW, waiting[1])
+    assert rollouts.part(waiting[0]).reason == f"it was pinned to {OLD} before its turn"
+    rollouts.move("approve")
+    rollouts.play()
+    assert rollouts.states() == {"succeeded": 3, "skipped": 1}
+
+
+def test_LC_01_a_pin_that_is_set_once_more_keeps_no_node_out_that_was_named() -> None:
+    rollouts = Rollouts(0)
+    rollouts.create(nodes=[pinned(rollouts, OLD), pinned(rollouts, OLD)], approval="after_canary")
+    rollouts.play()
+    pinned(rollouts, OLD, rollouts.parts("pending")[0].node_id)
+    rollouts.move("approve")
+    rollouts.play()
+    assert rollouts.states() == {"succeeded": 2}
 
 
 def test_labels_choose_among_those_named() -> None:
