@@ -77,7 +77,7 @@ async def test_RN_01_an_end_is_seen_at_once(bed: Bed) -> None:
         made = await bed.start("sleep 0.2")
         status = await bed.runtime.wait(made)
         waits.append(time.time() * 1000 - status.finished_at_ms)
-    assert min(waits) < 150, waits
+    assert min(waits) < 400, waits
 
 
 async def test_RN_01_stats_are_measured(bed: Bed) -> None:
