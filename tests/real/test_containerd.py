@@ -173,7 +173,8 @@ async def test_OB_07_a_log_that_is_turned_away_is_read_on(bed: Bed, daemon: supp
         await bed.runtime.wait(made)
     assert [int(line.text.split()[0]) for line in following.result()] == list(range(250))
     left = sorted((daemon.place / "logs").glob("*/*.log*"))
-    assert len(left) == 2
+    assert left[-1].name.endswith(".1"), "it was never turned away"
+    assert len(left) <= 2  # the newest one is made by what is said next, and that may have been all
     assert sum(path.stat().st_size for path in left) < 250_000
     cursor = following.result()[240].cursor
     assert [int(line.text.split()[0]) for line in await bed.output(made, cursor)] == list(range(241, 250))
