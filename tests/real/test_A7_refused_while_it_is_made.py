@@ -113,7 +113,7 @@ async def test_A7_a_no_that_comes_when_the_container_was_made_leaves_nothing(
     seen: list[tuple[State, ...]] = []
 
     async def late(context: StepContext) -> None:
-        seen.append(await until(bob.made))
+        seen.append(await until(bob.made, 60.0))
         await authorise(context)
 
     monkeypatch.setattr(container_task, "authorise", late)

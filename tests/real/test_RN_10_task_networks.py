@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from support import containerd as support_containerd
+from support.ports import next_port
 from support.runtimes import Bed, bed_on, until
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("containers")]
@@ -53,14 +54,13 @@ async def test_RN_10_isolated_tasks_reach_each_other_by_address_and_not_each_oth
         assert await said(bed, first, address) == "", "what listens on a task's loopback is its own"
 
 
-async def test_RN_10_only_a_task_in_the_node_s_network_reaches_the_node_s_loopback(
-    bed: Bed, unused_tcp_port: int
-) -> None:
-    node, none = await serves(bed, "node", f"127.0.0.1:{unused_tcp_port}", host_network=True)
+async def test_RN_10_only_a_task_in_the_node_s_network_reaches_the_node_s_loopback(bed: Bed) -> None:
+    port = next_port()
+    node, none = await serves(bed, "node", f"127.0.0.1:{port}", host_network=True)
     assert none == "", "its address is the node's"
     other = await bed.start("sleep 60", host_network=True)
     isolated, address = await serves(bed, "isolated", "8080")
-    assert await said(bed, other, f"127.0.0.1:{unused_tcp_port}") == "node"
+    assert await said(bed, other, f"127.0.0.1:{port}") == "node"
     for host in ("127.0.0.1", f"{support_containerd.SUBNET}.1"):
-        assert await said(bed, isolated, f"{host}:{unused_tcp_port}") == "", "the bridge leads to no loopback"
+        assert await said(bed, isolated, f"{host}:{port}") == "", "the bridge leads to no loopback"
     assert await said(bed, node, f"{address}:8080") == "isolated"

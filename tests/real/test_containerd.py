@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import stat
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -18,6 +17,7 @@ from hostler.base.errors import HostlerError
 from support import containerd as support_containerd
 from support.busybox import busybox_layer
 from support.certs import make_server_certs
+from support.ports import next_port
 from support.registry import Registry, TokenServer, lying_registry, registry
 from support.runtimes import Bed, bed_on, until
 
@@ -108,8 +108,7 @@ async def test_RN_10_a_container_has_a_network_of_its_own_or_the_node_s(bed: Bed
 async def test_RN_10_a_port_of_the_node_leads_into_it(bed: Bed) -> None:
     """By the container's own address: the test's rules allow connections to loopback only, so curl asks."""
     need("curl")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = next_port()
     serve = f"mkdir -p /tmp/w; echo hello > /tmp/w/x; exec busybox httpd -f -p {port} -h /tmp/w"
     made = await bed.start(serve, host_network=False, ports={"http": port})
     address = (await bed.runtime.status(made)).address
@@ -174,7 +173,8 @@ async def test_OB_07_a_log_that_is_turned_away_is_read_on(bed: Bed, daemon: supp
         await bed.runtime.wait(made)
     assert [int(line.text.split()[0]) for line in following.result()] == list(range(250))
     left = sorted((daemon.place / "logs").glob("*/*.log*"))
-    assert len(left) == 2
+    assert left[-1].name.endswith(".1"), "it was never turned away"
+    assert len(left) <= 2  # the newest one is made by what is said next, and that may have been all
     assert sum(path.stat().st_size for path in left) < 250_000
     cursor = following.result()[240].cursor
     assert [int(line.text.split()[0]) for line in await bed.output(made, cursor)] == list(range(241, 250))

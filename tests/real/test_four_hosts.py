@@ -82,13 +82,15 @@ def test_PG_04_a_rebooted_host_is_back_in_service(bed: Bed) -> None:
 
 def test_PG_04_an_agent_that_hangs_is_killed_by_the_watchdog_and_started_again(bed: Bed) -> None:
     host = bed["n1"]
-    host.drop_in("[Service]\nWatchdogSec=1\nTimeoutAbortSec=1\nRestartSec=100ms\n")
+    host.drop_in("[Service]\nWatchdogSec=3\nTimeoutAbortSec=1\nRestartSec=100ms\n")
     host.run("systemctl", "restart", AGENT)
     before = host.unit()
     host.signal(signal.SIGSTOP)
     host.until(lambda: host.unit().pid not in (0, before.pid), "it hangs on")
-    assert "Watchdog timeout" in host.journal("-u", AGENT)
     assert host.unit().restarts == before.restarts + 1
+    host.until(lambda: "Watchdog timeout" in host.journal("-u", AGENT), "it was not the watchdog")
+    host.drop_in("")  # a busy machine may hold a good agent up for as long
+    host.run("systemctl", "restart", AGENT)
     bed.until_in_service("n1")
     bed.noop("n1")
 
@@ -148,7 +150,7 @@ def test_EF_07_PG_04_a_drained_agent_that_is_stopped_finishes_what_runs_and_star
 
 def test_PG_04_an_agent_that_is_stopped_does_not_go_before_its_reports_have_arrived(bed: Bed) -> None:
     host, house = bed["n4"], bed.house
-    running = house.submit("node.smoke.sleep@v1", {"seconds": 1}, nodes=("n4",))
+    running = house.submit("node.smoke.sleep@v1", {"seconds": 3}, nodes=("n4",))
     house.until(lambda: bool(house.operation(running)["tasks"][0]["steps"]))
     bed.stall("n4")
     host.run("systemctl", "stop", "--no-block", AGENT)
@@ -208,7 +210,7 @@ def test_one_host_of_the_bed_is_cut_off_or_told_to_come_later_and_the_others_go_
     bed.throttle("n3", busy=Busy(status="UNAVAILABLE", error_code="", retry_after_s=0.2))
     bed.until(lambda: len(bed.refused("n3")) > 1, "nothing was refused")
     bed.noop("n1", "n2")
-    assert bed.house.node("n3")["connection"] != "connected"
+    bed.until(lambda: bed.house.node("n3")["connection"] != "connected", "it is held for connected")
     bed.throttle("n1", busy=Busy(close=True, retry_after_s=1.5))
     bed.until(lambda: len(bed.refused("n1")) > 1, "it has given up")
     first, second, *_ = bed.refused("n1")

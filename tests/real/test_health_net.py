@@ -1,7 +1,6 @@
 """SK-12: http and tcp checks against servers that listen here, and a port that the kernel lists."""
 
 import asyncio
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from hostler.base.errors import HostlerError
 from hostler.base.strict import convert
 from hostler.catalog.params.health import HealthCheck
 from support.certs import make_server_certs
+from support.ports import next_port
 from support.steps import Told, context_of
 
 READY = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nready"
@@ -50,13 +50,13 @@ async def answering(answer: bytes, *, hold: bool = False, tls: ssl.SSLContext | 
 
 
 async def run(*checks: dict[str, Any], ca_file: str = "", **given: Any) -> Outcome:
-    params = convert({"checks": checks, "check_timeout_seconds": 0.5} | given, HealthCheck)
+    params = convert({"checks": checks, "check_timeout_seconds": 20} | given, HealthCheck)
     return await KIND.apply(context_of(params, Host(fetch=FetchSettings(ca_file=ca_file)), Told()))
 
 
-async def red(**check: Any) -> str:
+async def red(check_timeout_seconds: float = 20, **check: Any) -> str:
     with pytest.raises(HostlerError) as caught:
-        await run(check)
+        await run(check, check_timeout_seconds=check_timeout_seconds)
     assert caught.value.code == "health_red"
     return caught.value.message
 
@@ -104,7 +104,8 @@ async def test_SK_12_http_with_an_endless_body_is_cut_off() -> None:
 
 async def test_SK_12_http_that_never_answers_fails_in_its_own_time() -> None:
     async with answering(b"HTTP/1.1 200 OK\r\n", hold=True) as port:
-        assert "no answer in 0.5 s" in await red(type="http", url=f"http://127.0.0.1:{port}/")
+        said = await red(type="http", url=f"http://127.0.0.1:{port}/", check_timeout_seconds=0.5)
+    assert "no answer in 0.5 s" in said
 
 
 async def test_SK_12_https_is_verified_always(tmp_path: Path) -> None:
@@ -123,8 +124,7 @@ async def test_SK_12_tcp_passes_where_somebody_accepts() -> None:
 
 
 async def test_SK_12_tcp_and_port_fail_where_nobody_does() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = next_port()
     assert "tcp 127.0.0.1" in await red(type="tcp", host="127.0.0.1", port=port)
     assert "nothing listens" in await red(type="port", port=port)
 

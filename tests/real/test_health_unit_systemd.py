@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(600), pytest.mark.xdist_grou
 UNITS = "/etc/systemd/system"
 SERVING = "[Service]\nExecStart=/usr/bin/sleep infinity\n"
 FAILING = "[Service]\nExecStart=/bin/false\n"
-SLOW = "[Service]\nExecStartPre=/usr/bin/sleep 1\nExecStart=/usr/bin/sleep infinity\n"
+SLOW = "[Service]\nExecStartPre=/bin/sh -c 'until [ -e /go ]; do sleep 0.1; done'\nExecStart=/usr/bin/sleep infinity\n"
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +75,7 @@ async def test_SK_12_unit_is_waited_for_while_it_starts(booted: Machine) -> None
     check = {"type": "unit", "unit": "slow.service"}
     with pytest.raises(HostlerError):
         await run(booted, check)
+    (booted.root / "go").touch()
     await run(booted, check, within_seconds=20, interval_seconds=0.1)
 
 

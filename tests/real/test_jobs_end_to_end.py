@@ -100,7 +100,7 @@ def limits(pid: int) -> dict[str, int]:
 
 
 def test_TE_01_TE_02_TE_03_TE_09_RN_09_what_a_task_is_given(here: Site) -> None:
-    script = "env; while [ ! -e /scratch/go ]; do sleep 0.1; done"
+    script = "env; echo all; while [ ! -e /scratch/go ]; do sleep 0.1; done"
     limited = {"cpu": "300m", "memory": "64MiB", "pids": 100}
     words = {
         "resources": limited,
@@ -109,7 +109,7 @@ def test_TE_01_TE_02_TE_03_TE_09_RN_09_what_a_task_is_given(here: Site) -> None:
         "environment": {"HOSTLER_TASK_ID": "x", "IRIS_TASK_ID": "x", "MINE": "1"},
     }
     job_id = here.start("given", script, **words)
-    here.house.until(lambda: len([line for line in here.texts(job_id) if line.startswith("MINE=")]) == 2)
+    here.house.until(lambda: here.texts(job_id).count("all") == 2)
     tasks = here.tasks(job_id)
     for task in tasks:
         (pid, *_) = pids(task["attempt_uid"])

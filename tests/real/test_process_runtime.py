@@ -17,7 +17,7 @@ from hostler.agent.containers.process import Process
 from hostler.agent.containers.runtime import State
 from hostler.agent.containers.spec import Bind, Limits
 from support.mutant import child_of_a_test
-from support.runtimes import Bed, until
+from support.runtimes import Bed, Gate, shared_directory, until
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("containers")]
 AGENT = """
@@ -48,20 +48,24 @@ async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
 
 
 async def test_K3_a_process_outlives_the_agent_that_started_it(bed: Bed, tmp_path: Path) -> None:
-    script = "i=0; while [ $i -lt 20 ]; do echo $i; i=$((i+1)); sleep 0.1; done; exit 17"
-    agent = subprocess.Popen(
-        [sys.executable, "-c", AGENT, str(tmp_path / "processes"), script],
-        stdout=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    assert agent.stdout is not None
-    assert agent.stdout.readline() == "started\n"
-    os.killpg(agent.pid, signal.SIGKILL)
-    agent.wait()
-    agent.stdout.close()
-    (found,) = await bed.runtime.list({"hostler.task": "t"})
-    bed.names.append(found.id)
-    assert found.state is State.RUNNING
-    assert (await bed.runtime.wait(found.id)).exit_code == 17
+    with shared_directory() as place:
+        gate = Gate(place)
+        count = "while [ $i -lt {} ]; do echo $i; i=$((i+1)); done"
+        script = f"i=0; {count.format(10)}; {gate.wait}; {count.format(20)}; exit 17"
+        agent = subprocess.Popen(
+            [sys.executable, "-c", AGENT, str(tmp_path / "processes"), script],
+            stdout=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == "started\n"
+        os.killpg(agent.pid, signal.SIGKILL)
+        agent.wait()
+        agent.stdout.close()
+        (found,) = await bed.runtime.list({"hostler.task": "t"})
+        bed.names.append(found.id)
+        assert found.state is State.RUNNING
+        gate.open()
+        assert (await bed.runtime.wait(found.id)).exit_code == 17
     assert [line.text for line in await bed.output(found.id)] == [str(n) for n in range(20)]
 
 

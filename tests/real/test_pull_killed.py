@@ -23,12 +23,12 @@ SHA = hashlib.sha256(DATA).hexdigest()
 
 
 def paced(reply: Reply, asked: Asked, blob: Blob) -> Reply:
-    """All of it, in no hurry."""
+    """All of it, in no hurry, and in less as it comes to the end: by then whoever pulls is to be killed."""
 
     def body() -> Iterator[bytes]:
         for start in range(asked.offset, len(DATA), 400_000):
             yield DATA[start : start + 400_000]
-            time.sleep(0.01)
+            time.sleep(0.01 if start < len(DATA) // 2 else 0.2)
 
     return replace(reply, body=body())
 

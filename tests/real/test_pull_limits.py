@@ -182,8 +182,8 @@ async def test_the_deadline_ends_a_transfer_and_leaves_it_to_be_resumed(puller: 
     puller.tune(mark_seconds=0.1)
     puller.server.always = drip(1000, 0.01)
     started = time.monotonic()
-    assert (await refused(puller, deadline_s=1.0)).code == "timeout"
-    assert time.monotonic() - started < 5
+    assert (await refused(puller, deadline_s=3.0)).code == "timeout"
+    assert time.monotonic() - started < 15
     assert puller.leftovers
     assert puller.told.checkpoint["marks"]
 
@@ -207,14 +207,18 @@ async def test_a_cancelled_wait_between_two_tries_ends_at_once(puller: Puller) -
 async def test_the_owners_own_end_stops_the_threads(puller: Puller) -> None:
     """A daemon that shuts down cancels the task; what was marked is resumed by the next one."""
     puller.server.always = drip(1000, 0.01)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.5):
-            await puller.pull()
-    assert puller.leftovers
-    await asyncio.sleep(0.05)
-    size = puller.leftovers[0].stat().st_size
-    await asyncio.sleep(0.1)
-    assert puller.leftovers[0].stat().st_size == size
+    pulling = asyncio.ensure_future(puller.pull())
+    while not pulling.done() and not any(path.stat().st_size for path in puller.leftovers):
+        await asyncio.sleep(0.01)
+    pulling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await pulling
+    (left,) = puller.leftovers
+    async with asyncio.timeout(5):  # the whole of it would come for longer
+        size = -1
+        while size != left.stat().st_size:
+            size = left.stat().st_size
+            await asyncio.sleep(0.2)
 
 
 async def test_retry_after_is_honoured(puller: Puller) -> None:

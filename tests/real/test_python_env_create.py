@@ -66,7 +66,7 @@ class Place:
     def step(self, *pins: str, told: Told | None = None, **more: Any) -> StepContext:
         context = {name: more.pop(name) for name in ("policy", "allowed_sources", "cancelled") if name in more}
         given = {"path": ENV, "python": PYTHON, "lock": "\n".join(pins), "indexes": [self.index.url("/simple/")]}
-        return context_of(convert(given | more, EnvCreate), self.host, told or Told(), **context)
+        return context_of(convert(given | more, EnvCreate), self.host, told or Told(), deadline_s=100, **context)
 
     async def apply(self, *pins: str, **more: Any) -> Outcome:
         return await KIND.apply(self.step(*pins, **more))

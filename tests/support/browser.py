@@ -75,14 +75,17 @@ class Tab:
 
     async def tell(self, command: str, **parameters: Any) -> Any:
         """The result of a command of the protocol."""
+        said = await self._answer(command, parameters)
+        assert "error" not in said, said
+        return said["result"]
+
+    async def _answer(self, command: str, parameters: dict[str, Any]) -> Any:
         number = next(self._numbers)
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         message = {"id": number, "method": command, "params": parameters}
         await self._socket.send(json.dumps(message | ({"sessionId": self._session} if self._session else {})))
         async with asyncio.timeout(PATIENCE_S):
-            said = await answer
-        assert "error" not in said, said
-        return said["result"]
+            return await answer
 
     async def go(self, url: str) -> None:
         """Opens it; its scripts may still be at work."""
@@ -92,19 +95,30 @@ class Tab:
 
     async def value(self, script: str) -> Any:
         """Of a JavaScript expression."""
-        said = await self.tell("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in said, said["exceptionDetails"]
-        return said["result"].get("value")
+        said = await self._evaluated(script)
+        assert "error" not in said, said
+        return said["result"]["result"].get("value")
+
+    async def _evaluated(self, script: str) -> Any:
+        parameters = {"expression": script, "returnByValue": True, "awaitPromise": True}
+        said = await self._answer("Runtime.evaluate", parameters)
+        assert "exceptionDetails" not in said.get("result", {}), said
+        return said
 
     async def holds(self, script: str, timeout_s: float = PATIENCE_S) -> None:
         """Waits until an expression is true; fails with what the page shows."""
         try:
             async with asyncio.timeout(timeout_s):
-                while not await self.value(script):
+                while not await self._is_true(script):
                     await asyncio.sleep(0.02)
         except TimeoutError:
             shown = await self.value("document.body.innerText")
             raise AssertionError(f"never true: {script}\n{shown}\n{self.wrong}") from None
+
+    async def _is_true(self, script: str) -> bool:
+        """Between two pages there is nothing to ask."""
+        said = await self._evaluated(script)
+        return "error" not in said and bool(said["result"]["result"].get("value"))
 
     async def type(self, element: str, text: str) -> None:
         """Into the field of that id, as by hand."""

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from conftest import need, need_root
 from support.busybox import archive
+from support.ports import Blocks
 
 IMAGE, PAUSE = "localhost/task:1", "localhost/pause:1"
-# Several runs may stand on one machine.
-BRIDGE = f"hostler{os.getpid() % 1_000_000}"
-SUBNET = f"10.213.{os.getpid() % 250}"
+NUMBER = Blocks(range(1, 250), 1).mine()[0]  # of no other run that stands on this machine
+BRIDGE, SUBNET = f"hostler{NUMBER}", f"10.213.{NUMBER}"
 CONFIG = """version = 2
 root = "{place}/root"
 state = "{place}/state"
@@ -103,8 +103,9 @@ class Containerd:
 @contextmanager
 def containerd() -> Iterator[Containerd]:
     """In a directory with a short name: socket paths are."""
-    need("containerd", "ctr", "runc", "busybox")
+    need("containerd", "ctr", "runc", "busybox", "ip")
     need_root()
+    _clear_network()
     place = Path(tempfile.mkdtemp(prefix="ctd", dir="/tmp"))
     (place / "config.toml").write_text(CONFIG.format(place=place))
     (place / "cni").mkdir()
@@ -128,9 +129,14 @@ def _clear(daemon: Containerd) -> None:
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     for mount in sorted((name for name in mounts if name.startswith(f"{daemon.place}/")), reverse=True):
         subprocess.run(["umount", "-l", mount], check=False)
+    _clear_network()
+    shutil.rmtree(daemon.place, ignore_errors=True)
+
+
+def _clear_network() -> None:
+    """Also what a killed run of the same number has left."""
     subprocess.run(["ip", "link", "del", BRIDGE], capture_output=True, check=False)
     shutil.rmtree(Path("/var/lib/cni/networks") / BRIDGE, ignore_errors=True)
-    shutil.rmtree(daemon.place, ignore_errors=True)
 
 
 def _end_beside(address: str) -> None:

@@ -122,11 +122,14 @@ def open_delivery(bed: Bed, more: Callable[[Path], str] = lambda ca: "") -> Iter
             config.write_text(config.read_text() + updates)
             house.stop("control")
             house.serve()
-            for host in bed.hosts.values():
+            before = {host: host.unit().pid for host in bed.hosts.values()}
+            for host in before:
                 host.put(CA, certs.ca.read_text())
                 fetch = Change("agent.toml", "\n[fetch]\n", f'\n[fetch]\nca_file = "{CA}"\n')
                 host.put(TOML, fetch.done(host.read(TOML)))
                 host.run("systemctl", "restart", "--no-block", AGENT)
+            for host, pid in before.items():
+                host.until(lambda h=host, p=pid: h.unit().pid not in (0, p), "it was not restarted")  # type: ignore[misc]
             bed.until_in_service()
             yield Delivery(bed, Path(name) / "releases", proxy, certs.ca)
         finally:

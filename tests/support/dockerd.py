@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import os
 import shutil
 import signal
 import socket
@@ -15,10 +14,10 @@ from pathlib import Path
 
 from conftest import need, need_root
 from support.busybox import archive
-from support.containerd import Containerd, containerd
+from support.containerd import NUMBER, Containerd, containerd
 
 IMAGE = "localhost/task:1"
-BRIDGE, ADDRESS = f"hdocker{os.getpid() % 1_000_000}", f"10.214.{os.getpid() % 250}.1/24"
+BRIDGE, ADDRESS = f"hdocker{NUMBER}", f"10.214.{NUMBER}.1/24"
 
 
 class Connection(http.client.HTTPConnection):
@@ -91,6 +90,7 @@ def dockerd(*, bridge: bool = False) -> Iterator[Dockerd]:
         if not bridge:
             yield from _running(below, "none")
             return
+        subprocess.run(["ip", "link", "del", BRIDGE], capture_output=True, check=False)  # of a killed run
         for words in (("add", BRIDGE, "type", "bridge"), ("set", BRIDGE, "up")):
             subprocess.run(["ip", "link", *words], check=True)
         subprocess.run(["ip", "address", "add", ADDRESS, "dev", BRIDGE], check=True)

@@ -87,9 +87,9 @@ def kept() -> Path:
     with (HELD / "kept.lock").open("w") as sweeping:
         fcntl.flock(sweeping, fcntl.LOCK_EX)
         for lock in HELD.glob("kept-*/lock"):
-            with lock.open("w") as held, suppress(BlockingIOError):
+            with suppress(BlockingIOError, FileNotFoundError), lock.open("r+") as held:  # another one may just end
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(lock.parent)
+                shutil.rmtree(lock.parent, ignore_errors=True)
         made = Path(tempfile.mkdtemp(prefix="kept-", dir=HELD))
         _kept.append((made / "lock").open("w"))
         fcntl.flock(_kept[-1], fcntl.LOCK_EX)

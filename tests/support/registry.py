@@ -13,7 +13,7 @@ import tarfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,11 +39,11 @@ def sha(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class Registry:
-    """`push_as` opens it for the test's own pushes: an `Authorization` header."""
+    """`push_as` opens it for the test's own pushes: an `Authorization` header, made anew for each as tokens end."""
 
     port: int
     certs: ServerCerts
-    push_as: str = ""
+    push_as: Callable[[], str] = str
 
     @property
     def name(self) -> str:
@@ -53,8 +53,8 @@ class Registry:
         context = ssl.create_default_context(cafile=str(self.certs.ca))
         connection = http.client.HTTPSConnection("localhost", self.port, context=context, timeout=20)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        if self.push_as:
-            named["Authorization"] = self.push_as
+        if authorization := self.push_as():
+            named["Authorization"] = authorization
         try:
             connection.request(method, path, body or None, named)
             answer = connection.getresponse()
@@ -152,15 +152,18 @@ def registry(
     with (place / "registry.log").open("wb") as log:
         process = subprocess.Popen(["docker-registry", "serve", str(file)], stdout=log, stderr=log)
     try:
-        push_as = f"Bearer {tokens.token('*', ('pull', 'push'))}" if tokens else ""
-        if login is not None:
-            push_as = f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"
-        made = Registry(port, certs, push_as)
+        made = Registry(port, certs, lambda: _authorization(tokens, login))
         _until_it_answers(made, process)
         yield made
     finally:
         process.terminate()
         process.wait(10)
+
+
+def _authorization(tokens: "TokenServer | None", login: tuple[str, str] | None) -> str:
+    if login is not None:
+        return f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"
+    return f"Bearer {tokens.token('*', ('pull', 'push'))}" if tokens else ""
 
 
 def _htpasswd(place: Path, name: str, password: str) -> Path:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from hostler.agent.containers.containerd import Containerd
 from hostler.agent.containers.runtime import Line, Status
-from hostler.agent.containers.spec import ATTEMPT, MAIN_PHASE, NODE, PHASE, TASK, ContainerSpec, name_of
+from hostler.agent.containers.spec import ATTEMPT, MAIN_PHASE, NODE, PHASE, TASK, Bind, ContainerSpec, name_of
 from hostler.base.errors import HostlerError
 from support import containerd as support_containerd
 
@@ -95,6 +95,25 @@ def shared_directory(mode: int = 0o755) -> Iterator[Path]:
         yield made
     finally:
         shutil.rmtree(made)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What a container waits for, so that it does not go on before the test has looked."""
+
+    place: Path
+
+    @property
+    def binds(self) -> tuple[Bind, ...]:
+        return (Bind(str(self.place), str(self.place)),)
+
+    @property
+    def wait(self) -> str:
+        """A command of its script."""
+        return f"while [ ! -e {self.place}/open ]; do sleep 0.02; done"
+
+    def open(self) -> None:
+        (self.place / "open").touch()
 
 
 async def until(said: Callable[[], Any], limit_s: float = 10.0) -> Any:

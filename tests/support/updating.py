@@ -51,15 +51,19 @@ class Updater:
         """Both units are of that version, and there is no other agent."""
         self.bed.until_in_service("n1")
         self.host.until(lambda: self.version() == version, f"version {version} does not run")
-        command = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null; echo; done"
-        lines = self.host.run("sh", "-c", command).splitlines()
         for word in (" run ", " session "):
-            (line,) = [line for line in lines if "bin/hostler-agent" in line and word in line]
-            slot = f"/slots/{version}-" in line
-            assert slot or "/usr/lib/hostler-agent/" in line, line
-        assert not self.host.exists(f"{BASE}/trial.json")
+            self.host.until(lambda word=word: len(self._processes(word)) == 1, f"not one {word}")  # type: ignore[misc]
+            line, *_ = self._processes(word)
+            assert f"/slots/{version}-" in line or "/usr/lib/hostler-agent/" in line, line
+        self.host.until(lambda: not self.host.exists(f"{BASE}/trial.json"), "the trial goes on")
         self.host.until(lambda: self.host.unit(TRIAL).active == "inactive", "the watcher goes on")
         self.bed.noop("n1")
+
+    def _processes(self, word: str) -> list[str]:
+        """The words of each agent's; what one is about to start, or has just ended, is one for a moment, too."""
+        command = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null; echo; done"
+        lines = self.host.run("sh", "-c", command).splitlines()
+        return [line for line in lines if "bin/hostler-agent" in line and word in line]
 
     def before(self) -> str:
         """The version that a rollback returns to; "" for none."""

@@ -11,7 +11,7 @@ from hostler.agent.containers.docker import Docker
 from hostler.agent.containers.process import Process
 from support import containerd as support_containerd
 from support import dockerd as support_dockerd
-from support.runtimes import NODE_ID, Bed, runtime_on
+from support.runtimes import NODE_ID, Bed, Gate, runtime_on, shared_directory
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,12 @@ async def _docker(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
 
 
 BEDS: dict[str, Any] = {"containerd": _containerd, "process": _process, "docker": _docker}
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    with shared_directory() as made:
+        yield Gate(made)
 
 
 @pytest.fixture(params=BEDS)

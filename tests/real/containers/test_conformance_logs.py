@@ -6,7 +6,7 @@ import pytest
 
 from hostler.agent.containers import following
 from hostler.agent.containers.runtime import State
-from support.runtimes import Bed
+from support.runtimes import Bed, Gate
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("containers")]
 
@@ -37,13 +37,14 @@ async def test_OB_07_lines_longer_than_a_buffer_are_whole(bed: Bed) -> None:
     assert [(len(line.text), line.whole) for line in await bed.output(made)] == [(100_000, True), (5, True)]
 
 
-async def test_OB_07_logs_are_followed_to_the_end(bed: Bed) -> None:
-    made = await bed.start("for i in 1 2 3; do echo $i; sleep 0.3; done")
+async def test_OB_07_logs_are_followed_to_the_end(bed: Bed, gate: Gate) -> None:
+    made = await bed.start(f"echo 1; {gate.wait}; for i in 2 3; do echo $i; sleep 0.3; done", binds=gate.binds)
     arrived = []
     async for line in bed.runtime.logs(made, follow=True):
         arrived.append((line.text, (await bed.runtime.status(made)).ended))
+        gate.open()
     assert [text for text, _ in arrived] == ["1", "2", "3"]
-    assert not arrived[0][1], "the first line came only when all was over"
+    assert not arrived[0][1]
 
 
 async def test_P9_whoever_follows_hears_of_writes_and_of_the_end_and_waits_for_no_tick(

@@ -13,15 +13,18 @@ from pathlib import Path
 VARIABLE = "HOSTLER_TERMINAL"
 _ROUNDS = 50
 _PAUSE_S = 0.01
+_LOOKS = 2  # a process that becomes another program has no environment for a moment
 _PROC = Path("/proc")
 
 
 async def end(mark: str) -> None:
     """SIGKILL to all that carry the mark, until none is left."""
     wanted = f"{VARIABLE}={mark}".encode()
+    without = 0
     for _ in range(_ROUNDS):
         found = await asyncio.to_thread(_marked, wanted)
-        if not found:
+        without = 0 if found else without + 1
+        if without == _LOOKS:
             return
         for pid in found:
             _kill(pid, wanted, found)
