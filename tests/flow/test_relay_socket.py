@@ -17,6 +17,7 @@ from websockets.exceptions import InvalidStatus
 from hostler.catalog.load import load_profiles
 from hostler.cli.demo_files import builtin_profiles
 from hostler.control.api import relay as edge
+from hostler.control.rpc import relays
 from hostler.v1 import node_pb2_grpc
 from hostler.wire.codec_relay import relay_message, relay_value
 from hostler.wire.relay import STDIN, STDOUT, WINDOW, RelayBeat, RelayData, RelayEnd, RelayOpen, RelayWindow
@@ -198,14 +199,18 @@ async def test_X1_a_stream_that_does_not_begin_with_a_name_is_ended(tmp_path: Pa
 
 
 @pytest.mark.parametrize("said", ["{", '{"type":"resize","rows":0,"columns":1}', b"\x01output", b""])
-async def test_X1_a_client_that_breaks_the_rules_is_cut(tmp_path: Path, said: str | bytes) -> None:
+async def test_X1_a_client_that_breaks_the_rules_is_cut(
+    tmp_path: Path, said: str | bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edge, "SILENT_S", 60.0)
+    monkeypatch.setattr(relays, "SILENT_S", 60.0)
     async with place_in(tmp_path) as place:
         made = await place.made("ann")
         async with opened(place.node, made["relay_id"]) as call, place.socket(made["path"], "ann") as socket:
             await call.write(relay_message(RelayWindow(100)))
             assert "window" in str(await socket.recv())
             await socket.send(said)
-            async with asyncio.timeout(2):  # before its silence would end it
+            async with asyncio.timeout(20):  # before its silence would end it
                 while "relay_closed" not in str(await socket.recv()):
                     pass
 
