@@ -81,6 +81,7 @@ async def test_K5_commands_that_hang_time_out_and_leave_no_helper_behind(dead: H
 async def test_K5_an_executable_on_a_dead_file_system_does_not_hold_the_step(dead: Hanging, tmp_path: Path) -> None:
     """The helper itself hangs, not only what it started."""
     async with host_in(tmp_path) as host:
+        await run(host, "/usr/bin/true")  # a helper is up, and takes its order at once
         async with asyncio.timeout(30):
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(1.5):  # what the runner does with a step that does not end by itself
