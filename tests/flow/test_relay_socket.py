@@ -24,7 +24,7 @@ from hostler.wire.relay import STDIN, STDOUT, WINDOW, RelayBeat, RelayData, Rela
 from hostler.wire.report import TaskReport, TaskStatus
 from support.builders import definition
 from support.fake_node import FakeNode, Session
-from support.plane import ORG, PROJECT, Plane, plane, submission
+from support.plane import ORG, PROJECT, Plane, plane, submission, until
 
 pytestmark = pytest.mark.timeout(60)
 INSIDE = sorted(
@@ -133,8 +133,11 @@ async def test_API_26_bytes_flow_between_a_socket_and_a_stream(tmp_path: Path) -
             assert await heard(call, RelayWindow) == RelayWindow(5)
             await call.write(relay_message(RelayEnd(exit_code=4)))
             assert await socket.recv() == '{"type":"exit","code":4}'
-        assert not [line for line in (await place.control.http.get("/metrics")).text.splitlines()
-                    if line.startswith("hostler_relay_open ") and not line.endswith(" 0.0")]  # fmt: skip
+
+        async def none_is_open() -> bool:
+            return "\nhostler_relay_open 0.0\n" in (await place.control.http.get("/metrics")).text
+
+        await until(none_is_open)
 
 
 async def test_S2_only_who_asked_may_attach_and_nobody_learns_more(tmp_path: Path) -> None:
