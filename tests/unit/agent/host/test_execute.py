@@ -42,7 +42,7 @@ async def test_EX_07_only_three_descriptors_are_open_and_stdin_is_empty(host: Ho
     os.set_inheritable(leaked, True)
     code = "import os, sys; print(sorted(os.listdir('/proc/self/fd')), repr(sys.stdin.read()))"
     try:
-        done = await run(host, *python(code))
+        done = await run(host, *python(code), seconds=10)
     finally:
         os.close(leaked)
     assert done.stdout.strip() == "['0', '1', '2', '3'] ''"  # 3 is the listing itself
