@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ALL = os.environ.get("HOSTLER_TESTS") == "all"
 PACKAGES = Path(__file__).parent / "real" / "packages.txt"
+
+# A generated example proves nothing about time: hypothesis would give it 200 ms, on a loaded machine too.
+settings.register_profile("hostler", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("hostler")
 
 
 @pytest.fixture(autouse=True)

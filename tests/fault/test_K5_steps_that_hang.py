@@ -4,6 +4,7 @@ The hang is a real one: a FUSE mount whose server never answers. `HOSTLER_TEST_H
 """
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Iterator
@@ -54,7 +55,17 @@ async def gone(host: Host) -> None:
     raise AssertionError(f"{host.hung} still hang")
 
 
+def at_work() -> list[psutil.Process]:
+    """What this process has started, and has not ended."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += [child] if child.status() != psutil.STATUS_ZOMBIE else []
+    return found
+
+
 async def test_K5_commands_that_hang_time_out_and_leave_no_helper_behind(dead: Hanging, tmp_path: Path) -> None:
+    before = at_work()  # an earlier test's may end late
     async with host_in(tmp_path, parallel=HANGS) as host:
         path = str(dead.path / "x")
         ends = await asyncio.gather(*(end_of(run(host, STAT, path, seconds=3.0)) for _ in range(HANGS)))
@@ -64,13 +75,13 @@ async def test_K5_commands_that_hang_time_out_and_leave_no_helper_behind(dead: H
         assert (await run(host, "/usr/bin/true")).status == 0, "the door is open for others"
         dead.release()
         await gone(host)
-    left = psutil.Process().children(recursive=True)
-    assert [child.name() for child in left if child.status() != psutil.STATUS_ZOMBIE] == []  # what has ended has gone
+    assert [child for child in at_work() if child not in before] == []  # what has ended has gone
 
 
 async def test_K5_an_executable_on_a_dead_file_system_does_not_hold_the_step(dead: Hanging, tmp_path: Path) -> None:
     """The helper itself hangs, not only what it started."""
     async with host_in(tmp_path) as host:
+        await run(host, "/usr/bin/true")  # a helper is up, and takes its order at once
         async with asyncio.timeout(30):
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(1.5):  # what the runner does with a step that does not end by itself

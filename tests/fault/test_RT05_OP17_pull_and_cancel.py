@@ -1,5 +1,6 @@
 """RT-05, SK-02, OP-17: a killed pull goes on where it stood; a cancelled step leaves no process."""
 
+import os
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -13,6 +14,7 @@ from support.house import House, open_house
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.xdist_group("house-rt05")]
 SIZE = 192 * 1024 * 1024
+SECONDS = 1000 + os.getpid() % 2000  # which no other run's command sleeps
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +29,7 @@ def test_RT_05_SK_02_bytes_on_the_wire_after_a_kill_are_about_the_remainder(hous
     data = (b"0123456789abcdef" * 65_536) * (SIZE // 1_048_576)
     with BlobServer(make_server_certs(tmp_path / "certs")) as source:
         source.blobs["/blob"] = Blob(data)
-        source.faults += [slowly(1 << 20, 0.004)]
+        source.faults += [slowly(1 << 20, 0.02)]  # so that a kill at three fifths is not one after the end
         house.configure("a", ca_file=Path(source.certs.ca))
         house.restart("a")
         inputs = {
@@ -57,13 +59,13 @@ def _largest(directory: Path) -> int:
 
 
 def sleepers() -> list[int]:
-    return [p.pid for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["/usr/bin/sleep", "987"]]
+    return [p.pid for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["/usr/bin/sleep", str(SECONDS)]]
 
 
 def test_OP_17_EV_05_a_cancelled_step_s_process_is_gone_before_the_operation_is_canceled(house: House) -> None:
     house.configure("a")
     house.restart("a")
-    operation_id = house.submit("node.smoke.sleep@v1", {"seconds": 987})
+    operation_id = house.submit("node.smoke.sleep@v1", {"seconds": SECONDS})
     house.until(lambda: bool(sleepers()))
     house.client.call("POST", f"/api/v1/projects/test/operations/{operation_id}/cancel")
     operation = house.finished(operation_id)
@@ -75,7 +77,7 @@ def test_OP_17_EV_05_a_cancelled_step_s_process_is_gone_before_the_operation_is_
 
 def test_OP_17_a_cancel_while_the_node_is_away_reaches_it_when_it_is_back(house: House) -> None:
     house.restart("a")
-    operation_id = house.submit("node.smoke.sleep@v1", {"seconds": 987})
+    operation_id = house.submit("node.smoke.sleep@v1", {"seconds": SECONDS})
     house.until(lambda: bool(sleepers()))
     house.kill("control")
     house.serve()

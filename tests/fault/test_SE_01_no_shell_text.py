@@ -126,7 +126,9 @@ SHELLS = st.sampled_from(["sh", "bash", "dash", "zsh", "ksh", "ash", "busybox", 
 FOLDERS = st.sampled_from(["/bin/", "/usr/bin/", "/usr/local/bin/", "/opt/x/"])
 FLAGS = st.sampled_from(["-c", "-ec", "-lc", "-xec", "--command"])
 WRAPPERS = st.sampled_from(["/usr/bin/chrt", "/usr/bin/numactl", "/usr/bin/env", "/usr/bin/xargs", "/usr/bin/taskset"])
-FEW = settings(max_examples=70, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(
+    max_examples=70, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def refused_by_both(definition: Definition, *commands: CommandProfile) -> tuple[set[str], str]:

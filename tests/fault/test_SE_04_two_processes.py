@@ -23,6 +23,7 @@ from hostler.base.errors import HostlerError
 from hostler.cli.demo_files import program
 from hostler.wire.node import Tasks
 from support.house import House, open_house
+from support.workloads import until
 
 UNITS = Path(__file__).parents[2] / "agent" / "systemd"
 SLEEP = "node.smoke.sleep@v1"
@@ -38,11 +39,15 @@ def house() -> Iterator[House]:
         yield made
 
 
+def is_session(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):  # it has just ended
+        return process.status() != psutil.STATUS_ZOMBIE and "hostler.agent.outside.process" in process.cmdline()
+    return False
+
+
 def session_of(house: House, name: str = "a") -> psutil.Process:
     def found() -> list[psutil.Process]:
-        children = psutil.Process(house.pids[name]).children()
-        living = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
-        return [child for child in living if "hostler.agent.outside.process" in child.cmdline()]
+        return [child for child in psutil.Process(house.pids[name]).children() if is_session(child)]
 
     seen: list[psutil.Process] = []
     house.until(lambda: bool(seen.extend(found()) or seen), name)
@@ -75,7 +80,9 @@ def test_SE_04_work_goes_on_while_the_session_process_is_killed_and_is_reported_
     operation_id = house.submit(SLEEP, {"seconds": 2})
     house.until(lambda: house.operation(operation_id)["status"] == "running")
     for _ in range(3):
-        session_of(house).send_signal(signal.SIGKILL)
+        killed = session_of(house)
+        killed.send_signal(signal.SIGKILL)
+        house.until(lambda killed=killed: not is_session(killed), "a")
         house.until(lambda: house.node("a")["connection"] == "connected", "a")
     assert house.finished(operation_id)["status"] == "succeeded"
     assert house.follow(operation_id)["operation.completed"] == 1
@@ -224,13 +231,13 @@ async def test_SE_04_the_socket_is_for_one_user_alone(tmp_path: Path) -> None:
             parent.chmod(0o755)
     listener = Listener(tmp_path / "s.sock", "daemon")
     waiting = asyncio.create_task(listener.connect())
-    await asyncio.sleep(0.05)
+    await until(lambda: (tmp_path / "s.sock").exists())
     assert (tmp_path / "s.sock").stat().st_mode & 0o777 == 0o600
     stranger = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    stranger.settimeout(2)
+    stranger.setblocking(False)
     stranger.connect(str(tmp_path / "s.sock"))  # root may open anything; it is turned away all the same
-    await asyncio.sleep(0.05)
-    assert stranger.recv(1) == b""
+    async with asyncio.timeout(10):
+        assert await asyncio.get_running_loop().sock_recv(stranger, 1) == b""
     stranger.close()
     assert not waiting.done()
     waiting.cancel()

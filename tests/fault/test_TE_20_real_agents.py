@@ -54,7 +54,7 @@ def test_TE_20_a_job_outlives_its_agent(house: House, how: str) -> None:
         until(lambda: lines(house, operation_id) == ["first"])
         end = time.monotonic()
         house.stop("a") if how == "stopped" else house.kill("a")
-        assert time.monotonic() - end < 5, "an agent that stops does not wait for what runs"
+        assert time.monotonic() - end < 20, "an agent that stops does not wait for what runs"
         if how == "forgot":
             for path in (house.home / "a" / "state").glob("journal.db*"):
                 path.unlink()

@@ -118,7 +118,7 @@ def test_TE_22_events_come_through_the_port_as_they_are_sent(place: Place) -> No
         begun, at = time.monotonic(), []
         while answer.readline():
             at.append(time.monotonic() - begun)
-        assert at[-1] - at[0] > 0.3
+        assert at[-1] - at[0] > 0.1  # sent in 0.6 s; we may hear the first one late
         connection.request("GET", "/echo")  # the same connection goes on
         assert connection.getresponse().status == 200
         connection.close()

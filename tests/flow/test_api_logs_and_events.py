@@ -124,7 +124,7 @@ async def test_OB_06_a_finished_operation_still_has_its_lines_and_following_it_e
         async with node.session() as session:
             path, spec = await started(control, node, session)
             await session.report(lines(node, spec, 0, 3) + node.finished(spec))
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(15):
             answer = await control.http.get(f"{path}/logs", params={"follow": "true"})
         events = sse(answer.text)
         assert texts(events) == ["line 0", "line 1", "line 2"]

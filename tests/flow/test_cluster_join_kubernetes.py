@@ -221,7 +221,7 @@ async def test_SK_13_a_killed_join_asks_again_with_the_same_key_and_its_probe_te
     """K1: dead between the certificate's issue and the kubeconfig."""
     api.approve = False
     with pytest.raises(HostlerError) as late:
-        await join(tmp_path, api, deadline_s=0.5)
+        await join(tmp_path, api, deadline_s=2)  # in which it has to come to ask
     assert late.value.code == "timeout"
     assert "waits for approval" in late.value.message
     assert (tmp_path / FILES["key"][1:]).exists()

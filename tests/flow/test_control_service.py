@@ -155,7 +155,7 @@ def test_SIGTERM_ends_the_process_in_order_and_OP_13_it_holds_no_socket_it_diall
             listening = {each.laddr for each in connections if each.status == psutil.CONN_LISTEN}
         assert all(each.status == psutil.CONN_LISTEN for each in connections)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
     finally:
         process.kill()
         process.wait()

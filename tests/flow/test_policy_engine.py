@@ -16,6 +16,7 @@ from hostler.pki.storage import write_private
 from support.allocations import profiles
 from support.builders import definition
 from support.plane import Plane, operations, plane, prepare, submission
+from support.workloads import until
 
 POLICY = """package house.rules
 
@@ -92,7 +93,7 @@ async def test_AZ_11_the_operators_rules_refuse_over_http_and_say_why(tmp_path: 
         assert shown["asked_besides"] == "data.house.rules.deny"
         explained = await asyncio.to_thread(explain, tmp_path, control)
         assert "and the policy engine (data.house.rules.deny), which may refuse what all this allows" in explained
-    assert not workers()
+    await until(lambda: not workers())
 
 
 async def test_AZ_11_the_policy_of_the_house_stands_whatever_the_engine_says(tmp_path: Path) -> None:
@@ -160,4 +161,4 @@ async def test_a_broken_file_stops_the_start_and_names_the_line(tmp_path: Path) 
     with pytest.raises(HostlerError, match=r"rules\.rego:4: ") as caught:
         await serve(config)
     assert caught.value.code == "invalid_config"
-    assert not workers()
+    await until(lambda: not workers())

@@ -72,7 +72,7 @@ async def test_containers_take_no_slot_and_are_bounded_by_their_own(tmp_path: Pa
     async with pipeline(tmp_path, parallel=1, containers=2) as (node, made, runs, inbox, _):
         types = ["job.test"] * 3 + ["demo.write"] * 2
         await inbox.put(Tasks(tuple(sent(node, type_) for type_ in types)))
-        await until(lambda: sorted(runs.running) == ["demo.write", "job.test", "job.test"])
+        await until(lambda: sorted(runs.running) == ["demo.write", "job.test", "job.test"] and made.running == 5)
         await asyncio.sleep(0.05)
         assert sorted(runs.running) == ["demo.write", "job.test", "job.test"]
         assert (made.running, made.in_slots) == (5, 2)
@@ -117,8 +117,9 @@ async def test_a_halted_agent_waits_for_what_has_begun_and_begins_nothing_more(t
         assert made.at_work == 1, "it would wait for a container, or for what has not begun"
         made.halt()
         await inbox.put(Tasks((sent(node, "job.test"),)))
+        await until(lambda: made.running == 4)
         runs.let_go.set()
-        await until(lambda: made.at_work == 0)
+        await until(lambda: (made.at_work, made.running) == (0, 2))
         await asyncio.sleep(0.05)
         assert (runs.running, made.running) == ([], 2)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hostler.agent.self_report import SelfReport
+from support.workloads import until
 
 
 @pytest.mark.parametrize(("every_s", "looks"), [(10, 2), (1800, 1)])
@@ -24,6 +25,7 @@ async def test_LC_22_a_shorter_pace_begins_at_once_and_a_longer_one_with_the_nex
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.05)
     report.wanted("", every_s)
+    await until(lambda: len(seen) >= looks)
     await asyncio.sleep(0.3)
     running.cancel()
     assert len(seen) == looks

@@ -35,15 +35,16 @@ def test_runs_at_the_same_time_have_ports_of_their_own() -> None:
 
 
 def test_what_another_run_holds_is_passed_over_and_free_again_after_it() -> None:
-    places = range(9_000, 9_020)
-    other = subprocess.Popen([sys.executable, "-c", f"{TAKES.format(9_000)}"], stdin=subprocess.PIPE)
+    first = 1_000_000 + 20 * os.getpid()  # a name alone, and no other run's
+    places = range(first, first + 20)
+    other = subprocess.Popen([sys.executable, "-c", f"{TAKES.format(first)}"], stdin=subprocess.PIPE)
     try:
-        while _is_there("9000") is False:
+        while not _is_there(first):
             assert other.poll() is None
-        assert _next_of(places) == 9_010
+        assert _next_of(places) == first + 10
     finally:
         other.communicate(b"\n")
-    assert _next_of(places) == 9_000
+    assert _next_of(places) == first
 
 
 def _next_of(places: range) -> int:
@@ -51,7 +52,7 @@ def _next_of(places: range) -> int:
         return blocks.mine()[0]
 
 
-def _is_there(first: str) -> bool:
+def _is_there(first: int) -> bool:
     return f"@hostler-test-ports-{first}" in Path("/proc/net/unix").read_text()
 
 

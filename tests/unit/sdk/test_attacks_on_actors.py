@@ -22,6 +22,7 @@ from hostler.sdk.handles import ActorHandle, _refusal
 from hostler.sdk.info import JobInfo, inside
 from hostler.sdk.local import LocalHouse
 from hostler.sdk.signing import NAMESPACE, PROJECT, CallHead, Keys
+from support.ports import next_port
 
 HERE = JobInfo(job_id="op_1", task_id="tsk_1", attempt_uid="att_1")
 KEYS = Keys(b"p" * 32, b"n" * 32)
@@ -151,8 +152,7 @@ def test_a_handle_that_knew_an_earlier_try_asks_again() -> None:
                 assert known.attempt_uid == around.attempt_uid
                 registry.close()
 
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = next_port()
     house.run("/ann/a", ask)
     house.close()
 

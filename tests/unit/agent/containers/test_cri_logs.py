@@ -209,5 +209,5 @@ async def test_OB_07_the_end_of_a_log_is_waited_for_until_its_writer_has_closed_
             await asyncio.sleep(0.05)
             assert not waiting.done()
             file.write(b"x")
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             await waiting

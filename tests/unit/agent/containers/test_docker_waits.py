@@ -13,6 +13,7 @@ from hostler.agent.containers.runtime import Line, State, Status
 from hostler.agent.containers.spec import ContainerSpec
 from hostler.agent.host import docker_version
 from hostler.base.errors import HostlerError
+from support.workloads import until
 
 STAMP = "2026-11-22T10:00:00.000000000Z"
 
@@ -84,21 +85,21 @@ async def told(docker: Docker) -> list[Line]:
     return [line async for line in docker.logs("c", follow=True)]
 
 
-async def begun(docker: Docker) -> "tuple[asyncio.Future[Status], asyncio.Future[list[Line]]]":
+async def begun(engine: Engine, docker: Docker) -> "tuple[asyncio.Future[Status], asyncio.Future[list[Line]]]":
     """One that runs: who waits for its end, and who follows its log."""
     made = await docker.create(ContainerSpec(name="n", image="i", command=("x",), environment={}, labels={}))
     await docker.start(made)
     waiting = asyncio.ensure_future(docker.wait(made))
     await asyncio.sleep(0)
     telling = asyncio.ensure_future(told(docker))
-    await asyncio.sleep(0.05)
+    await until(lambda: {"POST wait", "GET logs follow"} <= set(engine.did))
     return waiting, telling
 
 
 async def test_P9_one_that_was_just_started_is_waited_for_and_looked_at_once(parts: tuple[Engine, Docker]) -> None:
     engine, docker = parts
     async with asyncio.timeout(10):
-        waiting, telling = await begun(docker)
+        waiting, telling = await begun(engine, docker)
         engine.ends.set()
         assert (await waiting).state is State.EXITED
         assert [line.text for line in await telling] == ["said"], (
@@ -115,7 +116,7 @@ async def test_P9_what_is_left_of_its_output_is_asked_for_while_the_engine_looks
     engine, docker = parts
     engine.slow = "GET json"
     async with asyncio.timeout(10):
-        waiting, telling = await begun(docker)
+        waiting, telling = await begun(engine, docker)
         engine.ends.set()
         assert len(await telling) == 1
         assert not waiting.done()

@@ -23,6 +23,7 @@ from hostler.wire.relay import (
     RelayWindow,
 )
 from support.fake_terminal import FakeRuntime, FakeTerminal, FakeWorkloads
+from support.workloads import until
 
 
 class Wire:
@@ -106,10 +107,12 @@ async def test_X1_nothing_is_read_that_nobody_has_room_for() -> None:
     run.wire.down.put_nowait(RelayWindow(1000))
     async with beating(run.wire):
         running = asyncio.create_task(run.run())
-        await asyncio.sleep(0.5)
+        await until(lambda: run.wire.said())
+        await asyncio.sleep(0.2)
         assert run.wire.said() == bytes(1000)
         assert not run.dead()
         run.wire.down.put_nowait(RelayWindow(500))
+        await until(lambda: len(run.wire.said()) > 1000)
         await asyncio.sleep(0.2)
         assert len(run.wire.said()) == 1500
         run.stop.set()
@@ -163,16 +166,12 @@ async def test_X1_nothing_starts_before_somebody_is_there(monkeypatch: pytest.Mo
 
 
 async def test_API_26_sizes_reach_a_terminal() -> None:
-    run = Run("sh", "-c", "read x; stty size", tty=True)
-    run.session._granted = 10
+    run = Run("sh", "-c", 'until stty size | grep -qx "33 44"; do sleep 0.02; done; echo drawn', tty=True)
     run.wire.down.put_nowait(RelayResize(33, 44))
     run.wire.down.put_nowait(RelayWindow(WINDOW))
     async with beating(run.wire):
-        running = asyncio.create_task(run.run())
-        await asyncio.sleep(0.3)
-        run.wire.down.put_nowait(RelayData(STDIN, b"x\n"))
-        await asyncio.wait_for(running, 10)
-    assert b"33 44" in run.wire.said()
+        await asyncio.wait_for(run.run(), 10)
+    assert b"drawn" in run.wire.said()
 
 
 async def test_S2_a_container_of_another_tenant_is_not_found() -> None:

@@ -42,7 +42,7 @@ async def test_EX_07_only_three_descriptors_are_open_and_stdin_is_empty(host: Ho
     os.set_inheritable(leaked, True)
     code = "import os, sys; print(sorted(os.listdir('/proc/self/fd')), repr(sys.stdin.read()))"
     try:
-        done = await run(host, *python(code), seconds=3)
+        done = await run(host, *python(code), seconds=10)
     finally:
         os.close(leaked)
     assert done.stdout.strip() == "['0', '1', '2', '3'] ''"  # 3 is the listing itself
@@ -111,7 +111,7 @@ async def test_K6_a_tree_that_detaches_and_ignores_sigterm_is_gone_afterwards(
     async with asyncio.TaskGroup() as group:
         if end == "canceled":
             group.create_task(cancel())
-        seconds = 30 if end == "canceled" else 0.5
+        seconds = 30 if end == "canceled" else 3  # in which the tree has to grow
         with pytest.raises(HostlerError) as ended:
             await run(host, *python(code, str(note)), seconds=seconds, cancelled=cancelled)
     assert ended.value.code == end
@@ -250,7 +250,7 @@ async def test_a_helper_that_was_stopped_is_given_up_and_replaced(host: Host, mo
     monkeypatch.setattr(execute, "_ANSWER_MARGIN_S", 0.05)
     code = "import os, signal; os.kill(os.getppid(), signal.SIGSTOP)"
     with pytest.raises(HostlerError) as refused:
-        await run(host, *python(code), seconds=0.2)
+        await run(host, *python(code), seconds=3)  # in which the program has to begin
     assert refused.value.code == "interrupted_apply"
     assert (await run(host, "/usr/bin/true")).status == 0
 

@@ -178,14 +178,15 @@ libc = ctypes.CDLL(None)
 good, bad = (name.encode() + b"/x" for name in sys.argv[1:])
 size = max(len(good), len(bad)) + 1
 text = ctypes.create_string_buffer(size)
-ends = time.monotonic() + 1.5
+ends, tries = time.monotonic() + 1.5, 0
 def swap():
-    while time.monotonic() < ends:
+    while goes_on():
         text.value = good
         text.value = bad
+def goes_on():
+    return tries <= 100 or time.monotonic() < ends
 threading.Thread(target=swap).start()
-tries = 0
-while time.monotonic() < ends:
+while goes_on():
     libc.open(text, 0o101, 0o600)
     tries += 1
 print(tries)

@@ -67,7 +67,7 @@ async def test_SK_12_command_is_tried_again_until_it_passes(host: Host, tmp_path
 
 async def test_SK_12_command_that_hangs_fails_in_its_own_time_and_its_tree_is_gone(host: Host, tmp_path: Path) -> None:
     note = tmp_path / "pid"
-    failed = await fails(host, {}, runs(STUBBORN + "\ntime.sleep(60)", str(note)), check_timeout_seconds=0.7)
+    failed = await fails(host, {}, runs(STUBBORN + "\ntime.sleep(60)", str(note)), check_timeout_seconds=3)
     assert (failed.code, "in time" in failed.message) == ("health_red", True)
     assert not alive(int(await until(note)))
 

@@ -137,7 +137,7 @@ async def test_S2_a_task_of_another_project_does_not_run_here(tmp_path: Path) ->
 async def test_TE_22_a_connection_ends_with_its_step(tmp_path: Path, end: str, code: str) -> None:
     async with task(answers=False) as port:
         wire, cancelled = Wire(RelayWindow(WINDOW)), asyncio.Event()
-        deadline_s = 0.2 if end == "deadline" else 30.0
+        deadline_s = 1.0 if end == "deadline" else 30.0
         context = asked(tmp_path, Told(), port, wire, cancelled=cancelled, deadline_s=deadline_s)
 
         async def client() -> None:

@@ -1,6 +1,7 @@
 """The task API of one attempt (TE-04, TE-07, TE-08, TE-10, X33)."""
 
 import asyncio
+import contextlib
 import stat
 import tempfile
 from pathlib import Path
@@ -247,7 +248,8 @@ async def test_who_speaks_slowly_is_cut_off_and_holds_up_nobody(monkeypatch: pyt
                 await asyncio.sleep(0.05)
                 if reader.at_eof():
                     break
-            assert await reader.read() == b""
+            with contextlib.suppress(ConnectionResetError):  # told where it had not read the last byte
+                assert await reader.read() == b""
         writer.close()
 
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import time
+from collections.abc import Coroutine
+from typing import Any
 
-from hostler.base.clock import SystemClock
 from hostler.control.rpc.ingest import Ingest, parts
 from hostler.wire.report import LogLine, Report, TaskReport, TaskStatus
+from support.clocks import StillClock
 
 
 def batch(count: int, size: int = 744) -> list[Report]:
@@ -19,26 +21,33 @@ async def seconds(waiting: "asyncio.Future[None] | object") -> float:
     return time.monotonic() - started
 
 
+async def waits(admitting: Coroutine[Any, Any, None]) -> bool:
+    """Whether it is held up at all, however slow this machine is."""
+    task = asyncio.create_task(admitting)
+    await asyncio.sleep(0)
+    return task.cancel()
+
+
 async def test_N1_a_batch_above_the_rate_waits() -> None:
-    share = Ingest(SystemClock(), node_rate=100_000, total_rate=10_000_000).share()
-    assert await seconds(share.admit(batch(100))) < 0.05, "a second's worth is free"
+    share = Ingest(StillClock(), node_rate=100_000, total_rate=10_000_000).share()
+    assert not await waits(share.admit(batch(100))), "a second's worth is free"
     assert await seconds(share.admit(batch(20))) > 0.15
 
 
 async def test_N1_who_says_little_does_not_wait_for_those_who_flood() -> None:
-    ingest = Ingest(SystemClock(), node_rate=100_000_000, total_rate=100_000)
+    ingest = Ingest(StillClock(), node_rate=100_000_000, total_rate=100_000)
     loud, quiet = ingest.share(), ingest.share()
     flooding = asyncio.create_task(loud.admit(batch(500)))
     await asyncio.sleep(0)
-    assert await seconds(quiet.admit(batch(10))) < 0.05
+    assert not await waits(quiet.admit(batch(10)))
     assert not flooding.done()
     flooding.cancel()
 
 
 async def test_reports_without_lines_never_wait() -> None:
-    share = Ingest(SystemClock(), node_rate=1, total_rate=1).share()
+    share = Ingest(StillClock(), node_rate=1, total_rate=1).share()
     report = Report(1, TaskReport(task_id="t", attempt_uid="a", status=TaskStatus.RUNNING))
-    assert await seconds(share.admit([report] * 100)) < 0.05
+    assert not await waits(share.admit([report] * 100))
 
 
 def test_N1_a_long_batch_is_folded_in_short_ones() -> None:
