@@ -119,3 +119,21 @@ async def test_TE_21_what_runs_in_a_runtime_whose_socket_is_gone_keeps_its_ports
         assert await home.workloads.clear(uid)
         assert not runtime.containers
         assert not home.workloads.ports.held(uid)
+
+
+async def test_TE_21_a_task_that_is_taken_up_while_its_runtime_is_away_is_not_cleared(tmp_path: Path) -> None:
+    there = ["process"]
+    home = Node(tmp_path, runtime := FakeRuntime("process"), present=lambda: tuple(there))
+    async with home.agent() as node:
+        running = await home.start(node, ports=["a"])
+        await until(lambda: runtime.containers and runtime.only.starts)
+        await stop_agent(running)
+    there.clear()
+    runtime.away = True
+    async with home.agent() as node:
+        uid = runtime.only.spec.labels[ATTEMPT]
+        asked = len(runtime.calls)
+        running = await home.resume(node)
+        await until(lambda: len(runtime.calls) > asked)
+        assert not await home.workloads.clear(uid)
+        await stop_agent(running)
